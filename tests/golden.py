@@ -1,8 +1,8 @@
-"""Every operation against PyTorch: output and every gradient, in float64 and in float32.
+"""Compare every operation with PyTorch: its output and every gradient, in float64 and in float32.
 
-An operation's own file asks with one line: `test_golden_values = agrees_with_pytorch("attention")`.
-tests/data/make_golden.py wrote the answers, golden_files.py beside it says how the files are laid out. The
-inputs are float32 numbers and the answers float64 ones, so both precisions are held against the same truth.
+The tests of an operation contain one line: `test_golden_values = agrees_with_pytorch("attention")`.
+tests/data/make_golden.py wrote PyTorch's answers, and tests/data/golden_files.py describes the files. The
+inputs are float32 numbers and the answers are float64 numbers. So both precisions have the same answer.
 """
 
 import inspect
@@ -10,29 +10,32 @@ from types import NoneType
 from typing import get_args, get_origin
 
 import numpy as np
+import pytest
 from golden_files import FILES, read
-from together import together
 from valid_calls import backward
 
 import npformer as npf
 
-# Of max(1, the largest entry). Six layers in float32 are off by 6e-6 where a processor multiplies and adds in
-# one step, by 5e-5 where it does not (WebAssembly too).
+# The largest error allowed, divided by max(1, the largest entry). The error of six layers in float32 is 6e-6
+# on a processor that multiplies and adds in one step, and 5e-5 on other processors and in WebAssembly.
 TOLERANCE = {np.float64: 1e-11, np.float32: 1e-4}
-EVERYTHING = {case["name"]: case for file in FILES for case in read(file)}
-CASES = {name: case for name, case in EVERYTHING.items() if case["operation"] != "adam"}
-TRAJECTORIES = {name: case for name, case in EVERYTHING.items() if case["operation"] == "adam"}
-FORWARDS = {"grouped_attention": "multi_head_attention"}  # where the operation's name is not the function's
+ALL_CASES = {case["name"]: case for file in FILES for case in read(file)}
+CASES = {name: case for name, case in ALL_CASES.items() if case["operation"] != "adam"}
+TRAJECTORIES = {name: case for name, case in ALL_CASES.items() if case["operation"] == "adam"}
+# The function of an operation, if the two names differ.
+FORWARDS = {"grouped_attention": "multi_head_attention"}
 
 
 def agrees_with_pytorch(*operations):
-    """A test: each case of these operations gives PyTorch's output and gradients."""
+    """Return a parametrized test: each case of these operations gives PyTorch's output and gradients."""
     assert {*operations} <= {case["operation"] for case in CASES.values()}
+    names = [name for name, case in CASES.items() if case["operation"] in operations]
 
-    @together("dtype", TOLERANCE)
-    @together("name", [name for name, case in CASES.items() if case["operation"] in operations])
+    @pytest.mark.parametrize("dtype", TOLERANCE)
+    @pytest.mark.parametrize("name", names)
     def test(name, dtype):
-        case, arrays = CASES[name], inputs_of(CASES[name], dtype)
+        case = CASES[name]
+        arrays = inputs_of(case, dtype)
         run = train if case["operation"] == "training" else forward
         y, backward = run(case["operation"], arrays, case["settings"])
         found = {"y": y} | {f"d_{argument}": g for argument, g in backward(arrays["d_y"]).items()}
@@ -44,7 +47,7 @@ def agrees_with_pytorch(*operations):
 
 
 def inputs_of(case, dtype):
-    """The case's arrays, read-only: whoever writes into an argument raises."""
+    """Return the arrays of a case as read-only arrays, so that a function cannot change its arguments."""
     arrays = {name: array.astype(dtype) for name, array in case["inputs"].items()} | case["constants"]
     for array in arrays.values():
         array.flags.writeable = False
@@ -52,6 +55,7 @@ def inputs_of(case, dtype):
 
 
 def assert_close(found, expected, dtype, what):
+    """Check dtype, shape and values of an array; `what` is its name in the message."""
     assert found.dtype == dtype, f"{what} is {found.dtype}"
     assert found.shape == expected.shape, f"{what} has shape {found.shape}, expected {expected.shape}"
     largest = max(1.0, float(abs(expected).max()))
@@ -59,46 +63,58 @@ def assert_close(found, expected, dtype, what):
     assert error <= TOLERANCE[dtype], f"{what} is off by {error:.1e} of {largest:.3g}"
 
 
-# --- an operation, from the arrays by name and the settings ------------------------------------------
+# --- run an operation, given its arrays by name and its settings --------------------------------------
 
 
 def forward(operation, arrays, settings):
-    """y, and what takes d_y to the gradients by name. Which arguments there are, the signature tells."""
-    name, arguments = f"{FORWARDS.get(operation, operation)}_forward", {}
+    """Return y, and a function that maps d_y to the gradients by name.
+
+    The signature of the operation determines its arguments.
+    """
+    name = f"{FORWARDS.get(operation, operation)}_forward"
+    arguments = {}
     for argument, annotation in inspect.unwrap(getattr(npf, name)).__annotations__.items():
         if argument == "params":
             arguments[argument] = tree_of(annotation, arrays)
-        elif argument == "config":  # without an rng its dropout must do nothing
-            own = {field: settings[field] for field in annotation._fields if field in settings}
-            arguments[argument] = annotation(**own)
+        elif argument == "config":
+            # The config may contain a dropout rate: without an rng, dropout does nothing.
+            fields = {field: settings[field] for field in annotation._fields if field in settings}
+            arguments[argument] = annotation(**fields)
         elif argument in arrays or argument in settings:
             arguments[argument] = (arrays | settings)[argument]
     y, cache = getattr(npf, name)(**arguments)
 
     def gradients(d_y):
-        trees = backward(name, d_y, cache).items()
-        return {path or argument: g for argument, tree in trees for path, g in npf.leaves(tree)}
+        found = {}
+        for argument, tree in backward(name, d_y, cache).items():
+            for path, gradient in npf.leaves(tree):
+                found[path or argument] = gradient  # An array that is an argument has an empty path.
+        return found
 
     return y, gradients
 
 
 def train(_, arrays, settings):
-    """From ids to the loss, and from the loss to the gradient of every parameter."""
+    """Run a model with its loss: return the loss, and a function for the gradient of every parameter."""
     logits, model_backward = forward("transformer", arrays, settings)
     loss, loss_backward = forward("cross_entropy", arrays | {"logits": logits}, settings)
     return loss, lambda d_loss: model_backward(loss_backward(d_loss)["logits"])
 
 
 def tree_of(kind, arrays, path=""):
-    """The parameters of this type, each array by its path; None where there is none."""
-    inside = [name for name in arrays if name.startswith(path)]
+    """Return the parameters of a type, made of the arrays by path; a parameter without an array is None."""
+    names_inside = [name for name in arrays if name.startswith(path)]
     kinds = [part for part in get_args(kind) if part is not NoneType]
-    if path in arrays or not inside:
+    if path in arrays or not names_inside:
         return arrays.get(path)
     if get_origin(kind) is tuple:
-        n = len({name.removeprefix(path).partition(".")[0] for name in inside})
+        n = len({name.removeprefix(path).partition(".")[0] for name in names_inside})
         return tuple(tree_of(kinds[0], arrays, f"{path}{i}.") for i in range(n))
-    if not hasattr(kind, "_fields"):  # Annotated, or with None
+    if not hasattr(kind, "_fields"):  # Annotated, or a union with None
         return tree_of(kinds[0], arrays, path)
-    ends = {field: "" if path + field in arrays else "." for field in kind._fields}
-    return kind(*[tree_of(a, arrays, path + f + ends[f]) for f, a in kind.__annotations__.items()])
+    fields = []
+    for field, annotation in kind.__annotations__.items():
+        field_path = path + field
+        is_leaf = field_path in arrays
+        fields.append(tree_of(annotation, arrays, field_path if is_leaf else field_path + "."))
+    return kind(*fields)

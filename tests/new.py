@@ -1,9 +1,16 @@
-"""Bring the lists of the exercises in line with the bank, after an exercise was added or changed.
+"""Create the files of something new, or bring the lists of the exercises in line with the bank.
 
-    uv run python tests/new.py exercises
+    uv run python tests/new.py operation NAME           a module of npformer/modern (--core: of npformer)
+    uv run python tests/new.py exercise ID              an exercise, such as kl.backward
+    uv run python tests/new.py section NUMBER TITLE     the last section of a lesson before its exercises
+    uv run python tests/new.py exercises                after an exercise was added or changed
 
-writes the cells of notebooks/exercises.ipynb, the number of exercises in README.md and the table of
-tests/data/confusion.md, says what it has written, and names the exercises that still lack codings.
+The first three commands create files and lines with marks where text or code is missing. Tests fail until
+every mark is replaced. Each command prints the files that it writes and what to do next.
+No command overwrites a file.
+
+`exercises` writes the cells of notebooks/exercises.ipynb, the number of exercises in README.md and the table
+of tests/data/confusion.md. It prints what it has written, and names the exercises that still lack codings.
 """
 
 import argparse
@@ -17,19 +24,26 @@ sys.path[:0] = [str(ROOT / "tests" / "exercises"), str(ROOT / "tests" / "data")]
 
 import make_confusion  # noqa: E402
 from codings import CODE, codings  # noqa: E402
+from scaffolds.exercise import KINDS, create_exercise  # noqa: E402
+from scaffolds.files import CannotCreate  # noqa: E402
+from scaffolds.operation import create_operation  # noqa: E402
+from scaffolds.section import create_section  # noqa: E402
 
 from npformer.exercises import check, list_exercises, result, show  # noqa: E402
 from npformer.exercises.task import Choice, Code, Numbers, Truth  # noqa: E402
 
-NOTEBOOK, README = ROOT / "notebooks" / "exercises.ipynb", ROOT / "README.md"
-LEAST_CORRECT, LEAST_WRONG = 2, 5  # codings of an exercise that asks for a function
+NOTEBOOK = ROOT / "notebooks" / "exercises.ipynb"
+README = ROOT / "README.md"
+# The fewest codings of an exercise that asks for a function.
+LEAST_CORRECT = 2
+LEAST_WRONG = 5
 
 
 # --- the students' copy ------------------------------------------------------------------------------
 
 
 def text_of(task):
-    """The task as a paragraph, with its options; None where a code cell prints it with own numbers."""
+    """Return the task as a paragraph with its options, or None if a code cell prints the task."""
     if isinstance(task, Numbers):
         return None
     begin = f"**{task.id}** (level {task.level}). {task.task}"
@@ -42,7 +56,7 @@ def text_of(task):
 
 
 def code_of(task):
-    """The code cell in which a student answers."""
+    """Return the text of the code cell in which a student answers."""
     name = task.name
     if isinstance(task, Code):
         return f'def {name}({task.signature}):\n    ...\n\n\ncheck("{task.id}", {name}, level=2)'
@@ -53,8 +67,9 @@ def code_of(task):
 
 
 def cells_of(task):
-    """The cells of one exercise, with what an unanswered one prints."""
-    text, cells = text_of(task), []
+    """Return the cells of one exercise, with the output of an exercise without an answer."""
+    text = text_of(task)
+    cells = []
     if text is not None:
         cells.append({"cell_type": "markdown", "metadata": {}, "source": lines_of(text)})
     outputs = []
@@ -68,21 +83,22 @@ def cells_of(task):
 
 
 def unanswered(task):
-    """What a notebook shows of an answer that is still None."""
-    answer, passed = check(task.id, None, level=2), set(result._passed)
-    result._passed.clear()  # a notebook begins with none
+    """Return the output of a cell whose answer is still None."""
+    answer = check(task.id, None, level=2)
+    passed = set(result._passed)
+    result._passed.clear()  # A new notebook has no passed exercises.
     data = {"text/html": [answer._repr_html_()], "text/plain": [repr(answer)]}
     result._passed.update(passed)
     return {"data": data, "metadata": {}, "output_type": "execute_result"}
 
 
 def lines_of(text):
-    """Text as a notebook's file has it."""
+    """Return a text as a list of lines, the form in a notebook's file."""
     return text.splitlines(keepends=True)
 
 
 def exercise_in(cell):
-    """The id of the exercise that a cell of the notebook belongs to; "" of another cell."""
+    """Return the id of the exercise that a cell belongs to, or "" if it belongs to none."""
     source = "".join(cell["source"])
     pattern = r'check\(f?"([\w.]+)' if cell["cell_type"] == "code" else r"\*\*([\w.]+)\*\* \(level"
     found = re.search(pattern, source)
@@ -90,10 +106,11 @@ def exercise_in(cell):
 
 
 def notebook_text():
-    """The notebook's file with the cells of every exercise; a new one comes after those of its topic."""
+    """Return the notebook with all exercises; a new exercise comes after the others of its topic."""
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     tasks = {task.id: task for task in list_exercises()}
-    cells, done = [], []
+    cells = []
+    done = []
     for cell in notebook["cells"]:
         exercise = exercise_in(cell)
         if exercise not in tasks:
@@ -102,23 +119,24 @@ def notebook_text():
             cells += cells_of(tasks[exercise])
             done.append(exercise)
     for exercise in [exercise for exercise in tasks if exercise not in done]:
-        place = place_for(tasks[exercise], tasks, cells)
-        cells[place:place] = cells_of(tasks[exercise])
+        index = index_for(tasks[exercise], tasks, cells)
+        cells[index:index] = cells_of(tasks[exercise])
     notebook["cells"] = numbered(cells)
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
-def place_for(task, tasks, cells):
-    """Where the cells of a new exercise go."""
+def index_for(task, tasks, cells):
+    """Return the index at which the cells of a new exercise are inserted."""
     same_topic = [other.id for other in tasks.values() if other.topic == task.topic]
-    places = [i for i, cell in enumerate(cells) if exercise_in(cell) in same_topic]
+    indices = [i for i, cell in enumerate(cells) if exercise_in(cell) in same_topic]
     headings = [i for i, cell in enumerate(cells) if "".join(cell["source"]).startswith("## Find the bug")]
-    return places[-1] + 1 if places else headings[0]
+    return indices[-1] + 1 if indices else headings[0]
 
 
 def numbered(cells):
-    """The cells with ids and execution counts in order."""
-    count, made = 0, []
+    """Return the cells with ids and execution counts in order."""
+    count = 0
+    made = []
     for number, cell in enumerate(cells, start=1):
         cell = {**cell, "id": f"cell-{number:02}"}
         if cell["cell_type"] == "code":
@@ -130,23 +148,24 @@ def numbered(cells):
 
 
 def with_count(output, count):
-    """An output with the execution count that it needs."""
-    numbered_output = {**output, "execution_count": count}
-    return dict(sorted((numbered_output if output["output_type"] == "execute_result" else output).items()))
+    """Return an output, with the execution count if it is the result of a cell."""
+    if output["output_type"] == "execute_result":
+        output = {**output, "execution_count": count}
+    return dict(sorted(output.items()))
 
 
 # --- the other lists -----------------------------------------------------------------------------------
 
 
 def readme_text():
-    """The README with the number of exercises."""
+    """Return the README with the number of exercises."""
     text = README.read_text(encoding="utf-8")
     link = "exercises](notebooks/exercises.ipynb)"
     return re.sub(rf"\[\d+ {re.escape(link)}", f"[{len(list_exercises())} {link}", text)
 
 
 def lacking():
-    """A line for each exercise that has too few codings."""
+    """Yield a line for each exercise that has too few codings."""
     for task in CODE:
         labels = [coding.label for coding in codings() if coding.exercise == task.id]
         wrong = sum(label in ("wrong", "unseen") for label in labels)
@@ -157,7 +176,7 @@ def lacking():
 
 
 def refresh_exercises():
-    """Write the three files, and say what was written and what is missing."""
+    """Write the three files, and print what was written and what is missing."""
     texts = {NOTEBOOK: notebook_text(), README: readme_text(), make_confusion.FILE: make_confusion.table()}
     for path, text in texts.items():
         is_new = path.read_text(encoding="utf-8") != text
@@ -167,10 +186,48 @@ def refresh_exercises():
         print(f"to write, in tests/exercises/codings: {line}")
 
 
+# --- the command ---------------------------------------------------------------------------------------
+
+
+def parser():
+    """Return the parser of the command line."""
+    raw = argparse.RawDescriptionHelpFormatter
+    command = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    subcommands = command.add_subparsers(dest="command", required=True)
+    operation = subcommands.add_parser("operation", help="create the files of an operation")
+    operation.add_argument("name", help="such as rms_norm")
+    operation.add_argument("--core", action="store_true", help="in npformer, not in npformer/modern")
+    exercise = subcommands.add_parser("exercise", help="create the text and the code of an exercise")
+    exercise.add_argument("id", help="such as kl.backward")
+    exercise.add_argument("--kind", choices=KINDS, default="function", help="how it is answered")
+    exercise.add_argument("--section", help="the section that teaches it, such as 07.2")
+    exercise.add_argument("--file", help="the file of npformer/exercises/bank, such as loss")
+    exercise.add_argument("--topic", help="the topic in the list of exercises, such as backward")
+    exercise.add_argument("--level", type=int, choices=range(1, 6), default=2, help="1 is easy, 5 is hard")
+    section = subcommands.add_parser("section", help="create the cells and the answer of a section")
+    section.add_argument("number", help="such as 07.11")
+    section.add_argument("title", help='such as "Beam search"')
+    subcommands.add_parser("exercises", help="bring the lists in line with the bank")
+    return command
+
+
+def main():
+    """Run one of the four commands."""
+    options = parser().parse_args()
+    try:
+        if options.command == "operation":
+            create_operation(options.name, options.core)
+        elif options.command == "exercise":
+            create_exercise(
+                options.id, options.kind, options.section, options.file, options.topic, options.level
+            )
+        elif options.command == "section":
+            create_section(options.number, options.title)
+        else:
+            refresh_exercises()
+    except CannotCreate as error:
+        sys.exit(f"nothing was written: {error}")
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("what", choices=["exercises"])
-    parser.parse_args()
-    refresh_exercises()
+    main()

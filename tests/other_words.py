@@ -1,4 +1,4 @@
-"""The checker's feedback in other words: tests show that nothing depends on the templates."""
+"""Replace the words of the checker's feedback, so that tests can show that no decision depends on them."""
 
 import dataclasses
 import re
@@ -9,7 +9,7 @@ CATALOG = templates.catalog()
 
 
 def rewrite(value, change):
-    """A catalog with every text changed."""
+    """Return a part of the catalog with every text changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -25,11 +25,15 @@ def rewrite(value, change):
 
 
 def in_other_words(change):
+    """Return the catalog of feedback with every text changed by a function."""
     return templates.Catalog(*(rewrite(part, change) for part in CATALOG))
 
 
 def pseudo(text):
-    """Text in a language that nobody speaks: accents, and marks at both ends. Placeholders stay."""
+    """Return a text with accents and brackets, but with its placeholders, as in a pseudo-translation."""
     accents = str.maketrans("aeiouAEIOU", "åéîöüÅÉÎÖÜ")
-    parts = re.split(r"(\{[^}]*\})", text)
-    return "⟦" + "".join(part if part.startswith("{") else part.translate(accents) for part in parts) + "⟧"
+    translated = []
+    for part in re.split(r"(\{[^}]*\})", text):
+        is_placeholder = part.startswith("{")
+        translated.append(part if is_placeholder else part.translate(accents))
+    return "⟦" + "".join(translated) + "⟧"

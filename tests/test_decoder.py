@@ -1,10 +1,10 @@
-"""The decoder: the equation, the gradient, the golden value, the edges."""
+"""The decoder: equation, gradient, golden values, edge cases."""
 
 import numpy as np
+import pytest
 from golden import agrees_with_pytorch
 from gradients import gradients_hold
-from test_encoder import NORMS, in_sums, small
-from together import together
+from test_encoder import NORMS, small, with_residual_sums
 from valid_calls import array, drawn
 
 import npformer as npf
@@ -17,23 +17,24 @@ MASKS = {"mask": npf.causal_mask(3), "memory_mask": KEEP}
 # --- the equation, by hand --------------------------------------------------------------------------
 
 
-@together("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
 @NORMS
-def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
-    """Pre-norm normalizes what enters a part, but neither the memory nor what goes past."""
+def test_decoder_block_equals_its_parts_in_order(activation, norm):
+    """Pre-norm normalizes the input of a part, but neither the memory nor the residual path."""
     config = small(activation=activation, norm=norm)
     p, attend = drawn(npf.init_decoder_block, config), npf.multi_head_attention_forward
 
-    def look_back(x):
+    def attend_to_target(x):
         return attend(x, x, x, p.self_attention, n_heads=2, mask=npf.causal_mask(3))[0]
 
-    def look_across(g):
+    def attend_to_memory(g):
         return attend(g, MEMORY, MEMORY, p.cross_attention, n_heads=2, mask=KEEP)[0]
 
     def feed(h):
         return npf.ffn_forward(h, p.ffn, activation=activation)[0]
 
-    expected = in_sums(X, [(look_back, p.norm_1), (look_across, p.norm_2), (feed, p.norm_3)], norm)
+    parts = [(attend_to_target, p.norm_1), (attend_to_memory, p.norm_2), (feed, p.norm_3)]
+    expected = with_residual_sums(X, parts, norm)
     y, _ = npf.decoder_block_forward(X, MEMORY, p, config, **MASKS)
     np.testing.assert_allclose(y, expected, rtol=0, atol=1e-14)
 
@@ -42,12 +43,12 @@ def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
 
 TINY = {"d_model": 4, "d_ff": 3, "n_layers": 1, "attention_bias": False, "dropout": 0.3, "eps": 1e-3}
 TINY |= {"x": X, "memory": MEMORY}
-TINY |= {  # a row of x may see nothing, the second sentence no memory
+TINY |= {  # One row of x attends to nothing, and the second sentence to no memory.
     "mask": npf.causal_mask(3) & npf.padding_mask(np.array([[1, 1, 0], [0, 1, 1]]), 0),
     "memory_mask": KEEP & (np.arange(2)[:, None, None] < 1),
 }
 test_gradients = gradients_hold(
-    "decoder",  # every entry of one stack, of the others along a direction in every array
+    "decoder",  # The first way checks every entry, the others one direction per array.
     TINY | {"norm": "pre", "activation": "gelu", "positions": "none", "attention_bias": True},
     TINY | {"norm": "pre", "activation": "relu", "positions": "alibi", "directions": 1},
     TINY | {"norm": "post", "activation": "relu", "n_layers": 2, "attention_bias": True, "directions": 1},
@@ -59,20 +60,20 @@ test_golden_values = agrees_with_pytorch("decoder_block", "decoder")
 # --- the edges --------------------------------------------------------------------------------------
 
 
-@together("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
-def test_positions_act_on_the_target_and_never_on_the_memory(positions):
-    """The memory is a bag of rows: their order changes nothing. That of x does, if positions act inside."""
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
+def test_decoder_positions_act_on_target_only(positions):
+    """The order of the memory does not matter. The order of x matters if positions act in the blocks."""
     config = small(positions=positions)
     params = drawn(npf.init_decoder, config)
     y = npf.decoder_forward(X, MEMORY, params, config)[0]
-    turned = npf.decoder_forward(X, MEMORY[:, ::-1], params, config)[0]
-    np.testing.assert_allclose(turned, y, rtol=0, atol=1e-13)
-    crossed = npf.decoder_forward(X[:, [1, 0, 2]], MEMORY, params, config)[0][:, [1, 0, 2]]
-    assert (abs(crossed - y).max() > 1e-3) == (positions in ("rope", "alibi"))
+    reversed_memory = npf.decoder_forward(X, MEMORY[:, ::-1], params, config)[0]
+    np.testing.assert_allclose(reversed_memory, y, rtol=0, atol=1e-13)
+    exchanged = npf.decoder_forward(X[:, [1, 0, 2]], MEMORY, params, config)[0][:, [1, 0, 2]]
+    assert (abs(exchanged - y).max() > 1e-3) == (positions in ("rope", "alibi"))
 
 
 @NORMS
-def test_hidden_memory_is_as_if_it_were_not_there_and_has_no_gradient(norm):
+def test_decoder_ignores_masked_memory(norm):
     config = small(norm=norm)
     params, changed = drawn(npf.init_decoder, config), MEMORY + 1e6 * ~KEEP.swapaxes(-1, -2)
     y, cache = npf.decoder_forward(X, changed, params, config, memory_mask=KEEP)
@@ -83,19 +84,20 @@ def test_hidden_memory_is_as_if_it_were_not_there_and_has_no_gradient(norm):
 
 
 @NORMS
-def test_a_fully_masked_memory_adds_zero_and_no_gradient(norm):
-    """Not NaN: the row's output is what it is with a cross-attention that adds zero (or its bias b_O)."""
+def test_decoder_block_fully_masked_memory_adds_zero(norm):
+    """The output is not NaN: it is the output of a cross-attention that adds only its bias b_O."""
     config = small(norm=norm, attention_bias=True)
     p = drawn(npf.init_decoder_block, config)
     y, cache = npf.decoder_block_forward(X, MEMORY, p, config, memory_mask=np.zeros(5, bool))
     silent = p._replace(cross_attention=p.cross_attention._replace(W_O=np.zeros((4, 4))))
-    for same in ((MEMORY, silent), (MEMORY[:, :0], p)):
-        np.testing.assert_allclose(y, npf.decoder_block_forward(X, *same, config)[0], rtol=0, atol=1e-14)
+    for memory, params in ((MEMORY, silent), (MEMORY[:, :0], p)):
+        expected, _ = npf.decoder_block_forward(X, memory, params, config)
+        np.testing.assert_allclose(y, expected, rtol=0, atol=1e-14)
     _, dmemory, grads = npf.decoder_block_backward(np.ones_like(y), cache)
     assert not dmemory.any() and not grads.cross_attention.W_K.any() and grads.cross_attention.b_O.all()
 
 
-def test_a_stack_of_no_blocks_hands_x_through_and_needs_no_memory():
+def test_decoder_without_blocks_returns_x():
     y, cache = npf.decoder_forward(X, MEMORY, npf.DecoderParams(()), small(n_layers=0))
     dx, dmemory, grads = npf.decoder_backward(np.ones_like(X), cache)
     assert (y == X).all() and (dx == 1).all() and grads == npf.DecoderParams(())

@@ -1,10 +1,9 @@
-"""The embedding and the logits that share its matrix: equations, gradients, golden values, edges."""
+"""The embedding and the logits that share its matrix: equations, gradients, golden values, edge cases."""
 
 import numpy as np
 import pytest
 from golden import agrees_with_pytorch
 from gradients import gradients_hold
-from together import together
 from valid_calls import INTEGERS, array
 
 import npformer as npf
@@ -16,7 +15,8 @@ IDS = np.array([[1, 1, 3], [0, 1, 4]])
 # --- the equations, by hand -------------------------------------------------------------------------
 
 
-def test_rows_of_E_times_the_root_of_d_model_and_a_repeated_word_gets_all_its_gradients():
+def test_embedding_scales_rows_and_sums_gradients():
+    """The factor is √d_model = 3. A repeated token collects the gradients of all its positions."""
     x, cache = npf.embedding_forward(IDS, PARAMS)
     np.testing.assert_allclose(x, 3 * (np.eye(5)[IDS] @ PARAMS.E), rtol=0, atol=1e-15)
     dy = array(*x.shape, seed=1)
@@ -24,7 +24,7 @@ def test_rows_of_E_times_the_root_of_d_model_and_a_repeated_word_gets_all_its_gr
     np.testing.assert_allclose(npf.embedding_backward(dy, cache).E, expected, rtol=0, atol=1e-14)
 
 
-def test_the_logits_are_products_with_every_word():
+def test_tied_logits_are_products_with_every_row():
     x = array(2, 9, seed=1)
     logits, _ = npf.tied_logits_forward(x, PARAMS)
     np.testing.assert_allclose(logits, np.einsum("td,vd->tv", x, PARAMS.E), rtol=0, atol=1e-14)
@@ -32,29 +32,30 @@ def test_the_logits_are_products_with_every_word():
 
 # --- the gradients, the golden values ---------------------------------------------------------------
 
-test_gradients_of_the_rows = gradients_hold("embedding", {"ids": IDS})
-test_gradients_of_the_logits = gradients_hold("tied_logits", {}, {"lead": ()})
+test_embedding_gradients = gradients_hold("embedding", {"ids": IDS})
+test_tied_logits_gradients = gradients_hold("tied_logits", {}, {"lead": ()})
 test_golden_values = agrees_with_pytorch("embedding", "tied_logits")
 
 
 # --- the edges --------------------------------------------------------------------------------------
 
 
-def test_embeddings_start_with_mean_zero_and_times_the_root_of_d_model_with_variance_one():
+def test_init_embedding_has_mean_zero_and_variance_one():
     x, _ = npf.embedding_forward(np.arange(2000), npf.init_embedding(2000, 64, np.random.default_rng(0)))
-    assert x.mean() == pytest.approx(0, abs=0.014)  # 128,000 draws: a standard deviation of 0.003
-    assert x.var() == pytest.approx(1, abs=0.02)  # and of 0.004
+    assert x.mean() == pytest.approx(0, abs=0.014)  # 128,000 draws have a standard deviation of 0.003
+    assert x.var() == pytest.approx(1, abs=0.02)  # and here of 0.004
 
 
-@together("kind", INTEGERS)
-def test_ids_of_every_integer_type_mean_the_same(kind):
-    """np.take would refuse int64 ids where an index has 32 bits (in a browser)."""
-    (x, cache), (y, wide) = (npf.embedding_forward(ids, PARAMS) for ids in (IDS.astype(kind), IDS))
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_embedding_accepts_every_integer_type(kind):
+    """np.take rejects int64 ids where an index has 32 bits, as in a browser."""
+    x, cache = npf.embedding_forward(IDS.astype(kind), PARAMS)
+    y, cache_of_int64 = npf.embedding_forward(IDS, PARAMS)
     assert (x == y).all() and (npf.padding_mask(IDS.astype(kind), 0) == npf.padding_mask(IDS, 0)).all()
-    assert (npf.embedding_backward(y, cache).E == npf.embedding_backward(y, wide).E).all()
+    assert (npf.embedding_backward(y, cache).E == npf.embedding_backward(y, cache_of_int64).E).all()
 
 
-def test_one_id_alone():
+def test_embedding_of_single_id():
     x, cache = npf.embedding_forward(np.array(2), PARAMS)
     dE = npf.embedding_backward(np.ones(9), cache).E
     assert x.shape == (9,) and (dE.any(axis=-1) == [False, False, True, False, False]).all()

@@ -1,35 +1,35 @@
-"""The encoder: the equation, the gradient, the golden value, the edges."""
+"""The encoder: equation, gradient, golden values, edge cases."""
 
 from functools import partial
 
 import numpy as np
+import pytest
 from golden import agrees_with_pytorch
 from gradients import gradients_hold
-from together import together
 from valid_calls import array, drawn
 
 import npformer as npf
 
 small = partial(npf.TransformerConfig, d_model=4, d_ff=6, n_heads=2, n_layers=2, dropout=0.0, eps=1e-3)
-NORMS = together("norm", ["pre", "post"])
+NORMS = pytest.mark.parametrize("norm", ["pre", "post"])
 X = array(2, 3, 4)
 
 
 # --- the equation, by hand --------------------------------------------------------------------------
 
 
-def in_sums(x, parts, norm):
-    """LayerNorm(x + part(x)) for each (part, its norm), or pre-norm x + part(LayerNorm(x))."""
+def with_residual_sums(x, parts, norm):
+    """Apply (part, norm) pairs: LayerNorm(x + part(x)) for post-norm, x + part(LayerNorm(x)) for pre-norm."""
     for part, params in parts:
         normed = partial(npf.layer_norm_forward, params=params, eps=1e-3)
         x = normed(x + part(x))[0] if norm == "post" else x + part(normed(x)[0])
     return x
 
 
-@together("activation", ["relu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh"])
 @NORMS
-def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
-    """Pre-norm normalizes what enters a part and not what goes past it."""
+def test_encoder_block_equals_its_parts_in_order(activation, norm):
+    """Pre-norm normalizes the input of a part, but not the residual path."""
     config = small(activation=activation, norm=norm)
     p = drawn(npf.init_encoder_block, config)
 
@@ -39,7 +39,7 @@ def test_the_block_is_its_parts_in_the_papers_order(activation, norm):
     def feed(h):
         return npf.ffn_forward(h, p.ffn, activation=activation)[0]
 
-    expected = in_sums(X, [(attend, p.norm_1), (feed, p.norm_2)], norm)
+    expected = with_residual_sums(X, [(attend, p.norm_1), (feed, p.norm_2)], norm)
     np.testing.assert_allclose(npf.encoder_block_forward(X, p, config)[0], expected, rtol=0, atol=1e-14)
 
 
@@ -50,13 +50,13 @@ TINY |= {"x": X, "mask": npf.causal_mask(3) & npf.padding_mask(np.array([[1, 1, 
 BIASED = drawn(npf.init_encoder_block, small(attention_bias=True))
 KEYS_WITHOUT_BIAS = BIASED._replace(attention=BIASED.attention._replace(b_K=None))
 test_gradients = gradients_hold(
-    "encoder",  # every entry of one stack, of the others along a direction in every array
+    "encoder",  # The first way checks every entry, the others one direction per array.
     TINY | {"norm": "post", "activation": "gelu", "positions": "rope"},
     TINY | {"norm": "pre", "activation": "gelu", "n_layers": 2, "attention_bias": True, "directions": 1},
     TINY | {"norm": "pre", "activation": "relu", "positions": "rope", "directions": 1},
     TINY | {"norm": "post", "activation": "relu", "positions": "alibi", "directions": 1},
 )
-test_gradients_of_a_block_whose_keys_have_no_bias_as_in_published_models = gradients_hold(
+test_encoder_block_gradients_without_key_bias = gradients_hold(
     "encoder_block", TINY | {"norm": "post", "d_ff": 6, "params": KEYS_WITHOUT_BIAS, "directions": 1}
 )
 test_golden_values = agrees_with_pytorch("encoder_block", "encoder")
@@ -66,23 +66,23 @@ test_golden_values = agrees_with_pytorch("encoder_block", "encoder")
 
 
 @NORMS
-@together(("matters", "added", "how", "positions"), [
+@pytest.mark.parametrize(("order_matters", "added", "options", "positions"), [
     (False, 0.0, {}, "none"), (True, npf.positional_encoding(7, 4), {}, "none"),
     (True, 0.0, {"mask": npf.causal_mask(7)}, "none"), (True, 0.0, {}, "rope"), (True, 0.0, {}, "alibi"),
-])  # fmt: skip
-def test_without_positions_the_encoder_sees_a_bag_of_words(matters, added, how, positions, norm):
+], ids=["none", "sinusoidal", "causal-mask", "rope", "alibi"])  # fmt: skip
+def test_encoder_without_positions_ignores_order(order_matters, added, options, positions, norm):
     config = small(norm=norm, n_layers=4, positions=positions)
     x, order = array(2, 7, 4), [3, 0, 6, 1, 5, 2, 4]
-    run = partial(npf.encoder_forward, params=drawn(npf.init_encoder, config), config=config, **how)
-    moved = abs(run(x[:, order] + added)[0] - run(x + added)[0][:, order]).max()
-    assert moved > 1e-2 if matters else moved < 1e-12
+    run = partial(npf.encoder_forward, params=drawn(npf.init_encoder, config), config=config, **options)
+    difference = abs(run(x[:, order] + added)[0] - run(x + added)[0][:, order]).max()
+    assert difference > 1e-2 if order_matters else difference < 1e-12
 
 
-@together("dtype", [np.float32, np.float64])
-@together("positions", ["sinusoidal", "rope", "alibi"])
-def test_a_block_keeps_nothing_of_another_dtype(dtype, positions):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rope", "alibi"])
+def test_encoder_block_cache_has_input_dtype(dtype, positions):
     config = small(norm="pre", attention_bias=True, positions=positions)
     params = npf.init_encoder(config, np.random.default_rng(0), dtype=dtype)
     _, cache = npf.encoder_block_forward(X.astype(dtype), params.blocks[0], config)
-    kept = [array for _, array in npf.leaves((params, cache.attention)) if isinstance(array, np.ndarray)]
-    assert {array.dtype for array in kept} == {np.dtype(dtype)}
+    arrays = [leaf for _, leaf in npf.leaves((params, cache.attention)) if isinstance(leaf, np.ndarray)]
+    assert {array.dtype for array in arrays} == {np.dtype(dtype)}

@@ -1,4 +1,4 @@
-"""Linear, ReLU, GELU, softmax, dropout: of each the equation, the gradient, the golden value, the edges."""
+"""Linear, ReLU, GELU, softmax, dropout: for each the equation, gradient, golden values, edge cases."""
 
 import math
 
@@ -8,13 +8,12 @@ import pytest
 from edges import edges
 from golden import agrees_with_pytorch
 from gradients import every, gradients_hold
-from together import together
 from valid_calls import array
 
 import npformer as npf
 from npformer.normal import BLOCK, normal_cdf
 
-DTYPES = together("dtype", [np.float64, np.float32])
+DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 EPSILON = {np.float64: 2.0**-52, np.float32: 2.0**-23}
 INF, NAN = np.inf, np.nan
 
@@ -22,7 +21,7 @@ INF, NAN = np.inf, np.nan
 class TestLinear:
     # the equation
 
-    def test_every_row_is_multiplied_and_shifted(self):
+    def test_linear_equals_einsum(self):
         x, W, b = array(2, 3, 4), array(4, 5, seed=1), array(5, seed=2)
         y, _ = npf.linear_forward(x, W, b)
         np.testing.assert_allclose(y, np.einsum("nti,io->nto", x, W) + b, rtol=0, atol=1e-14)
@@ -38,12 +37,12 @@ class TestReLU:
 
     test_edges = staticmethod(edges(
         "relu",  #                                    z        y        dy      dz
-        ("above zero as it is",                      [2.0],   [2.0],   [-3.0], [-3.0]),
-        ("below zero nothing",                       [-1.0],  [0.0],   [-3.0], [-0.0]),
-        ("at zero the slope is 0",                   [0.0],   [0.0],   [3.0],  [0.0]),
-        ("at minus zero too",                        [-0.0],  [0.0],   [3.0],  [0.0]),
-        ("the smallest number is above zero", *2 * [lambda f: [f.smallest_subnormal]], [3.0], [3.0]),
-        ("NaN is not hidden",                        [NAN],   [NAN]),
+        ("above zero: unchanged",                     [2.0],   [2.0],   [-3.0], [-3.0]),
+        ("below zero: 0",                           [-1.0],  [0.0],   [-3.0], [-0.0]),
+        ("at zero: derivative 0",                    [0.0],   [0.0],   [3.0],  [0.0]),
+        ("at minus zero: same",                       [-0.0],  [0.0],   [3.0],  [0.0]),
+        ("smallest number: unchanged", *2 * [lambda f: [f.smallest_subnormal]], [3.0], [3.0]),
+        ("NaN stays NaN",                        [NAN],   [NAN]),
     ))  # fmt: skip
 
     # the golden value
@@ -52,7 +51,7 @@ class TestReLU:
 
 
 def tanh_cdf(z):
-    """Hendrycks and Gimpel's stand-in for Φ."""
+    """The approximation of Φ by Hendrycks and Gimpel."""
     return (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (z + mpmath.mpf("0.044715") * z**3))) / 2
 
 
@@ -62,10 +61,14 @@ class TestGELU:
     # the equation and the gradient, against many digits
 
     @DTYPES
-    @together(
-        ("approximate", "cdf", "units"), [(False, mpmath.ncdf, (36, 4)), (True, tanh_cdf, (36, 64))]
-    )  # 1 - Φ is off by a unit of 1; in the tanh form's slope it is multiplied by z times its inner slope
-    def test_value_and_slope_to_the_last_digits(self, dtype, approximate, cdf, units):
+    # The error of 1 - Φ is one unit of 1. The derivative of the tanh form multiplies it by z and by the inner
+    # derivative.
+    @pytest.mark.parametrize(
+        ("approximate", "cdf", "units"),
+        [(False, mpmath.ncdf, (36, 4)), (True, tanh_cdf, (36, 64))],
+        ids=["exact", "tanh"],
+    )
+    def test_gelu_value_and_derivative_against_mpmath(self, dtype, approximate, cdf, units):
         positive = [np.linspace(0.01, 8, 60), np.geomspace(8, 36, 15), np.geomspace(1e-30, 0.01, 15)]
         z = np.concatenate([*positive, *(-part for part in positive)]).astype(dtype)
         y, cache = npf.gelu_forward(z, approximate=approximate)
@@ -83,49 +86,55 @@ class TestGELU:
 
     # the edges
 
-    FAR_OUT = "far out it is ReLU", [-1e4, -100, 0, 100, 1e4], [0, 0, 0, 100, 1e4], [1] * 5, [0, 0, 0.5, 1, 1]
-    test_edges = staticmethod(edges("gelu", FAR_OUT))
-    test_edges_of_the_tanh_form = staticmethod(edges("gelu", FAR_OUT, approximate=True))
+    FAR_FROM_ZERO = (
+        "far from zero: ReLU",
+        [-1e4, -100, 0, 100, 1e4],
+        [0, 0, 0, 100, 1e4],
+        [1] * 5,
+        [0, 0, 0.5, 1, 1],
+    )
+    test_edges = staticmethod(edges("gelu", FAR_FROM_ZERO))
+    test_edges_of_tanh_form = staticmethod(edges("gelu", FAR_FROM_ZERO, approximate=True))
 
     # the edges: Φ
 
-    @together(("dtype", "low", "high", "rtol", "atol"), [
+    @pytest.mark.parametrize(("dtype", "low", "high", "rtol", "atol"), [
         (np.float64, -9, 9, 0, 4e-16), (np.float32, -9, 9, 0, 1.5e-7),
-        # a tail keeps its leading digits: ½ (1 + erf) would lose them all, and GELU's far left with them
+        # A tail keeps its leading digits. The formula ½ (1 + erf) would lose them, and GELU too.
         (np.float64, -9, 0, 1e-13, 0), (np.float64, -36, 0, 1e-5, 0),
         (np.float32, -7, 0, 1e-5, 0), (np.float32, -13, 0, 1e-3, 0),
     ])  # fmt: skip
-    def test_phi_against_many_digits(self, dtype, low, high, rtol, atol):
+    def test_normal_cdf_against_mpmath(self, dtype, low, high, rtol, atol):
         z = np.linspace(low, high, 300).astype(dtype)
         with mpmath.workdps(40):
             expected = [float(mpmath.ncdf(mpmath.mpf(point))) for point in z.tolist()]
         np.testing.assert_allclose(normal_cdf(z).astype(np.float64), expected, rtol=rtol, atol=atol)
 
     @DTYPES
-    @together("size", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5])
-    def test_blocks_meet(self, dtype, size):
+    @pytest.mark.parametrize("size", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5])
+    def test_normal_cdf_same_in_blocks_and_pieces(self, dtype, size):
         z = np.linspace(-3, 3, size).astype(dtype)
         pieces = [normal_cdf(piece) for piece in np.array_split(z, 7)]
         np.testing.assert_allclose(normal_cdf(z), np.concatenate(pieces), rtol=8 * EPSILON[dtype])
 
     @DTYPES
-    def test_numbers_whose_squares_overflow(self, dtype):
+    def test_normal_cdf_when_squares_overflow(self, dtype):
         largest = np.finfo(dtype).max
         z = np.array([largest, -largest, INF, -INF, largest**0.75, -0.0, NAN], dtype)
-        with np.errstate(over="ignore"):  # as the front door has it
+        with np.errstate(over="ignore"):  # as in a call of npformer.gelu_forward
             np.testing.assert_array_equal(normal_cdf(z), np.array([1, 0, 1, 0, 1, 0.5, NAN], dtype))
 
 
 class TestSoftmax:
     # the equation
 
-    def test_logarithms_of_the_odds(self):
+    def test_softmax_of_logarithms_by_hand(self):
         y, _ = npf.softmax_forward(np.log([[1.0, 3.0], [4.0, 1.0]]))
         np.testing.assert_allclose(y, [[0.25, 0.75], [0.8, 0.2]], rtol=1e-15)
 
     @DTYPES
-    @together("axis", [-3, -2, -1, 0, 1, 2])
-    def test_sums_to_one_along_its_axis_whatever_is_added(self, dtype, axis):
+    @pytest.mark.parametrize("axis", [-3, -2, -1, 0, 1, 2])
+    def test_softmax_sums_to_one_and_ignores_shift(self, dtype, axis):
         scores = array(2, 3, 4, dtype=dtype)
         (y, cache), (moved, _) = (npf.softmax_forward(s, axis=axis) for s in (scores, scores - 500))
         np.testing.assert_allclose(y.sum(axis=axis), 1, atol=4 * EPSILON[dtype])
@@ -142,16 +151,16 @@ class TestSoftmax:
 
     test_edges = staticmethod(edges(
         "softmax",  #                          scores              y              dy         ds
-        ("a row of -inf has no weights",      [-INF, -INF, -INF], [0, 0, 0],     [1, 2, 4], [0, 0, 0]),
-        ("-inf has none, and no gradient",    [0, -INF, 0],       [0.5, 0, 0.5], [1, 2, 4], [-0.75, 0, 0.75]),
-        ("what alone is left has all",        [-INF, 3, -INF],    [0, 1, 0],     [1, 2, 4], [0, 0, 0]),
-        ("NaN is not hidden, in its own row", [[0, NAN], [0, 0]], [[NAN, NAN], [0.5, 0.5]]),
-        ("nor is infinity",                   [[0, INF], [0, 0]], [[NAN, NAN], [0.5, 0.5]]),
-        ("the largest scores stay finite",     lambda f: [f.max, f.max / 2], [1, 0]),
-        ("the smallest number is not a mask",  lambda f: [f.min, f.min],     [0.5, 0.5]),
+        ("a row of -inf: zeros",              [-INF, -INF, -INF], [0, 0, 0],     [1, 2, 4], [0, 0, 0]),
+        ("-inf: weight 0, gradient 0",        [0, -INF, 0],       [0.5, 0, 0.5], [1, 2, 4], [-0.75, 0, 0.75]),
+        ("one finite score: weight 1",        [-INF, 3, -INF],    [0, 1, 0],     [1, 2, 4], [0, 0, 0]),
+        ("NaN stays in its row",              [[0, NAN], [0, 0]], [[NAN, NAN], [0.5, 0.5]]),
+        ("infinity gives NaN",                   [[0, INF], [0, 0]], [[NAN, NAN], [0.5, 0.5]]),
+        ("largest scores stay finite",         lambda f: [f.max, f.max / 2], [1, 0]),
+        ("smallest number is no mask",         lambda f: [f.min, f.min],     [0.5, 0.5]),
     ))  # fmt: skip
-    test_edges_along_the_first_axis = staticmethod(
-        edges("softmax", ("a line of -inf", [[-INF, 0], [-INF, 0]], [[0, 0.5], [0, 0.5]]), axis=0)
+    test_edges_along_first_axis = staticmethod(
+        edges("softmax", ("a column of -inf", [[-INF, 0], [-INF, 0]], [[0, 0.5], [0, 0.5]]), axis=0)
     )
 
 
@@ -159,11 +168,11 @@ class TestDropout:
     # the equation, the gradient
 
     @DTYPES
-    @together("rate", [0.1, 0.5, 0.9])
-    def test_what_is_kept_grows_so_that_the_mean_stays_and_backward_uses_the_same_draws(self, dtype, rate):
-        """The draws decide, not whether the output is zero: a zero that was kept passes its gradient."""
+    @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+    def test_dropout_keeps_mean_and_reuses_mask(self, dtype, rate):
+        """The drawn mask decides, not the output: a kept entry that is zero passes its gradient."""
         n, rng = 200_000, np.random.default_rng(0)
-        keep = np.random.default_rng(0).random(n, np.float32) >= rate  # the same in both precisions
+        keep = np.random.default_rng(0).random(n, np.float32) >= rate  # equal in both precisions
         x, dy = np.arange(n, dtype=dtype) % 2, array(n, dtype=dtype)
         y, cache = npf.dropout_forward(x, rate, rng)
         np.testing.assert_allclose(y, x * keep / (1 - rate), rtol=4 * EPSILON[dtype])
@@ -171,12 +180,14 @@ class TestDropout:
             npf.dropout_backward(dy, cache), dy * keep / (1 - rate), rtol=4 * EPSILON[dtype]
         )
         assert y.mean() == pytest.approx(0.5, abs=5 * math.sqrt(rate / (1 - rate) / 2 / n))
-        assert (npf.dropout_forward(x, rate, rng)[0] != y).any(), "the generator has moved on"
+        assert (npf.dropout_forward(x, rate, rng)[0] != y).any(), "the second call must draw another mask"
 
     # the edges
 
-    @together(("rate", "rng"), [(0.5, None), (0.0, np.random.default_rng(0))])
-    def test_without_a_generator_or_at_rate_zero_it_does_nothing(self, rate, rng):
+    @pytest.mark.parametrize(
+        ("rate", "rng"), [(0.5, None), (0.0, np.random.default_rng(0))], ids=["no-rng", "rate-0"]
+    )
+    def test_dropout_without_rng_or_rate_is_identity(self, rate, rng):
         x, dy = array(3, 4), array(3, 4, seed=1)
         y, cache = npf.dropout_forward(x, rate, rng)
         assert (y == x).all() and (npf.dropout_backward(dy, cache) == dy).all()

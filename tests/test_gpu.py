@@ -1,10 +1,11 @@
-"""One code, two array libraries: CuPy gives NumPy's numbers, nothing leaves the device, memory does not grow.
+"""NumPy and CuPy: they give the same numbers, no array leaves the device, and memory does not grow.
 
     uv run --extra cuda12 pytest -m gpu        on a machine with an NVIDIA GPU (or --extra cuda13)
 
-Every test that takes `device` runs twice. On CuPy it carries the mark `gpu`, and where no GPU answers it is
-skipped with the reason. On the stand-in for CuPy (standin_cupy.py) it runs everywhere: what would leave a GPU
-or make it wait fails there, and so does every call that CuPy, where it can be imported, does not take.
+Every test with the fixture `device` runs twice. With CuPy it has the mark `gpu`, and is skipped with the
+reason if there is no working GPU. With the fake CuPy (fake_cupy.py) it runs on every machine. The fake
+fails where an array would leave the GPU or the host would wait for it. If CuPy can be imported, the fake also
+makes each call with CuPy, so a call that CuPy rejects fails too.
 """
 
 import gc
@@ -14,10 +15,9 @@ from collections import Counter
 from contextlib import contextmanager
 from itertools import islice
 
+import fake_cupy
 import numpy as np
 import pytest
-import standin_cupy
-from together import failures
 from valid_calls import (
     BACKWARD,
     CALLS,
@@ -46,67 +46,99 @@ TOLERANCE = {"float64": 1e-11, "float32": 1e-4}  # relative to the array's large
 
 ON_A_GPU = pytest.param(
     "gpu",
-    marks=[pytest.mark.gpu, pytest.mark.filterwarnings("default")],  # CuPy's warnings are not our errors
+    marks=[pytest.mark.gpu, pytest.mark.filterwarnings("default")],  # a warning of CuPy is no error
 )
 
 
-@pytest.fixture(params=["stand-in", ON_A_GPU])
+@pytest.fixture(params=["fake", ON_A_GPU])
 def device(request, monkeypatch):
-    """The module that is `cupy` in this test."""
+    """Return the module that is `cupy` in this test."""
     if request.param == "gpu":
         if reason := _why_no_cupy():
             pytest.skip(reason)
         return sys.modules["cupy"]
-    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
-    return standin_cupy
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    return fake_cupy
 
 
-def test_the_gpu_is_among_the_backends(device):
+def test_available_backends_lists_cupy(device):
     assert npf.available_backends() == ("numpy", "cupy")
 
 
-# What the stand-in refuses, or it would prove nothing; what the package refuses; where it may wait
+# What the fake and the package reject, and where the host may wait for the device
 
 
-def test_the_standin_refuses_what_belongs_to_numpy_and_lets_no_forward_wait(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
-    names = {"np": np, "cupy": standin_cupy, "x": standin_cupy.asarray(np.array([1.0, 3.0]))}
-    numpys = "np.exp(x), np.sum(x), np.ones(2) + x, x + np.ones(2), x * np.float64(2), cupy.exp(np.ones(2))"
-    for use in numpys.split(", "):
-        with pytest.raises(TypeError):
-            eval(use, names)
-    for name in ("x.std()", "cupy.einsum('i->', x)", "x % 2", "x.sum(axis=0, where=True)"):
-        with pytest.raises((AttributeError, TypeError)):
-            eval(name, names)
+@pytest.fixture
+def names(monkeypatch):
+    """The names in an expression that is evaluated with the fake CuPy."""
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    return {"np": np, "cupy": fake_cupy, "x": fake_cupy.asarray(np.array([1.0, 3.0]))}
+
+
+@pytest.mark.parametrize("expression", [
+    "np.exp(x)", "np.sum(x)", "np.ones(2) + x", "x + np.ones(2)", "x * np.float64(2)", "cupy.exp(np.ones(2))",
+])  # fmt: skip
+def test_fake_cupy_rejects_numpy(names, expression):
+    with pytest.raises(TypeError):
+        eval(expression, names)
+
+
+@pytest.mark.parametrize("expression", [
+    "x.std()", "cupy.einsum('i->', x)", "x % 2", "x.sum(axis=0, where=True)",
+])  # fmt: skip
+def test_fake_cupy_has_only_used_functions(names, expression):
+    with pytest.raises((AttributeError, TypeError)):
+        eval(expression, names)
+
+
+@pytest.mark.parametrize("expression", [
+    "float(x[0])", "1 if x.sum() else 0", "x.sum().item()", "x.get()", "x[x > 0]", "'78'[x.argmax()]",
+])  # fmt: skip
+def test_fake_cupy_rejects_waiting_in_forward(names, expression):
+    """Outside a forward function, the host may wait for the device."""
     package = {"__name__": "npformer.planted"}
-    waiting = "float(x[0]), 1 if x.sum() else 0, x.sum().item(), x.get(), x[x > 0], '78'[x.argmax()]"
-    for waits in waiting.split(", "):
-        exec(f"def planted_forward(x): return inside(x)\ndef inside(x): return {waits}", package)
-        package["inside"](names["x"])  # a wait elsewhere is allowed
-        with pytest.raises(RuntimeError, match="makes the host wait for the device inside planted_forward"):
-            package["planted_forward"](names["x"])
+    exec(f"def planted_forward(x): return inside(x)\ndef inside(x): return {expression}", package)
+    package["inside"](names["x"])
+    with pytest.raises(RuntimeError, match="makes the host wait for the device inside planted_forward"):
+        package["planted_forward"](names["x"])
 
 
-def test_greedy_decoding_waits_once_a_token(monkeypatch):
+def test_greedy_decode_waits_once_per_token(monkeypatch):
     waits = []
-    monkeypatch.setitem(sys.modules, "cupy", standin_cupy)
-    monkeypatch.setattr(standin_cupy, "_wait", waits.append)
-    tokens = call("greedy_decode", with_arrays(CALLS["greedy_decode"](), standin_cupy.asarray)).shape[-1]
-    assert waits == ["__bool__"] * tokens  # has every row stopped?
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    monkeypatch.setattr(fake_cupy, "_wait", waits.append)
+    tokens = call("greedy_decode", with_arrays(CALLS["greedy_decode"](), fake_cupy.asarray)).shape[-1]
+    assert waits == ["__bool__"] * tokens  # asks whether every row has stopped
 
 
-def test_arrays_of_both_libraries_in_one_call_are_refused(device):
-    def check(name, holder):
-        arguments = CALLS[name]()
-        with pytest.raises(TypeError) as caught:
-            call(name, arguments | {holder: with_arrays(arguments[holder], device.asarray)})
-        mixed = "(CuPy; expected one of NumPy|NumPy; expected one of CuPy)"
-        assert re.match(rf"{name}: [\w.]+ is an array of {mixed} like [\w.]+ ", str(caught.value))
-        assert holder in str(caught.value)
+def mixed_calls():
+    """Return (function, argument) for every function with arrays in several arguments."""
+    found = []
+    for name in CHECKED:
+        with_array = [argument for argument, value in CALLS[name]().items() if arrays_in(value)]
+        if len(with_array) > 1:
+            found += [(name, argument) for argument in with_array]
+    return found
 
-    holders = {name: [n for n, v in CALLS[name]().items() if arrays_in(v)] for name in CHECKED}
-    mixed = [(name, holder) for name, them in holders.items() for holder in them if len(them) > 1]
-    assert failures(check, mixed) == {} and len(mixed) > 80
+
+MIXED_CALLS = mixed_calls()
+
+
+def test_mixed_calls_are_many():
+    assert len(MIXED_CALLS) > 80
+
+
+@pytest.mark.parametrize(("name", "argument"), MIXED_CALLS)
+def test_functions_reject_arrays_of_two_libraries(device, name, argument):
+    arguments = CALLS[name]()
+    with pytest.raises(TypeError) as caught:
+        call(name, arguments | {argument: with_arrays(arguments[argument], device.asarray)})
+    mixed = "(CuPy; expected one of NumPy|NumPy; expected one of CuPy)"
+    assert re.match(rf"{name}: [\w.]+ is an array of {mixed} like [\w.]+ ", str(caught.value))
+    assert argument in str(caught.value)
+
+
+def test_ffn_rejects_params_of_two_libraries(device):
     params = npf.FFNParams(array(4, 8), array(8), device.asarray(array(8, 4)), array(4))
     with pytest.raises(
         TypeError, match=r"^ffn_forward: params.W_2 is an array of CuPy; expected one of NumPy"
@@ -118,8 +150,9 @@ def test_arrays_of_both_libraries_in_one_call_are_refused(device):
 
 
 def check_close(device, found, expected, name="result"):
-    """Each of NumPy's arrays has its like on the device, within the tolerance; everything else is equal."""
-    found, expected = (dict(ends(name, (tree, computed(tree)))) for tree in (found, expected))
+    """Check that arrays on the device are close to NumPy's arrays, and that all other values are equal."""
+    found = dict(ends(name, (found, computed(found))))
+    expected = dict(ends(name, (expected, computed(expected))))
     assert list(found) == list(expected)
     for path, x in expected.items():
         if isinstance(x, np.ndarray):
@@ -133,7 +166,7 @@ def check_close(device, found, expected, name="result"):
 
 
 def computed(result):
-    """What a cache does not keep and computes anew when it is asked."""
+    """Return the properties of a cache, which are computed when they are read."""
     cache = result[-1] if isinstance(result, tuple) and result else None
     names = vars(type(cache)) if hasattr(cache, "_fields") else {}
     return [getattr(cache, name) for name in names if isinstance(names[name], property)]
@@ -144,12 +177,12 @@ MODELS = [
     for positions in ("sinusoidal", "learned", "rope", "alibi", "none")
     for norm, act in (("pre", "gelu"), ("post", "relu"))
 ]
-MORE = [  # what no word, flag or None tells
+MORE = [  # settings that valid_calls.py does not derive from a signature
     ("softmax_forward", {"axis": 0, "scores": np.array([[1.0, -np.inf], [2.0, -np.inf]])}),
     ("softmax_forward", {"scores": np.ones((2, 0))}),
     ("layer_norm_forward", {"x": np.ones((2, 8)), "eps": 0}),
     ("rms_norm_forward", {"x": np.zeros((2, 8)), "eps": 0}),
-    ("tiled_attention_forward", {"k": array(2, 9, 4), "v": array(2, 9, 3)}),  # tiles beyond the last query
+    ("tiled_attention_forward", {"k": array(2, 9, 4), "v": array(2, 9, 3)}),  # tiles after the last query
     ("attention_forward", {"mask": np.zeros((6, 7), bool)}),
     ("multi_head_attention_forward", {"params": LM.blocks[0].attention, "n_kv_heads": 1}),
     ("cross_entropy_forward", {"ignore_index": 2}),
@@ -168,12 +201,19 @@ MORE = [  # what no word, flag or None tells
 
 
 def check_function(device, name, arguments, dtype="float64"):
-    """A call on both libraries; of a forward its backward too."""
+    """Call a function with both libraries; for a forward function, call its backward function too."""
 
     def result(xp, arguments):
-        moved = like(arguments | {"rng": generator()} if arguments.get("rng") else arguments, dtype)
-        moved |= {"xp": xp} if "xp" in moved else {"dtype": dtype} if "dtype" in moved else {}
-        return call(name, moved if xp is np else with_arrays(moved, device.asarray))
+        converted = like(arguments, dtype)
+        if arguments.get("rng"):
+            converted["rng"] = generator()
+        if "xp" in converted:
+            converted["xp"] = xp
+        elif "dtype" in converted:
+            converted["dtype"] = dtype
+        if xp is not np:
+            converted = with_arrays(converted, device.asarray)
+        return call(name, converted)
 
     found, expected = result(device, arguments), result(np, arguments)
     check_close(device, found, expected, name)
@@ -184,39 +224,62 @@ def check_function(device, name, arguments, dtype="float64"):
         check_close(device, gradients, getattr(npf, backward)(dy, expected[1]), backward)
 
 
-def test_every_function_of_arrays_agrees_in_every_setting(device):
-    names = [n for n in CHECKED if n not in BACKWARD and (arrays_in(a := CALLS[n]()) or "xp" in a)]
-    cases = [(name, "as it is", CALLS[name](), dtype) for name in names for dtype in DTYPES]
-    cases += [(name, *variant, "float32") for name in names for variant in variants(name)]
-    cases += [(name, str(changes), CALLS[name]() | changes, "float32") for name, changes in MORE]
-    check = lambda name, setting, arguments, dtype: check_function(device, name, arguments, dtype)  # noqa: E731
-    assert failures(check, cases) == {} and len(cases) > 200
+def takes_arrays(name):
+    """Return whether a function takes arrays or an array library."""
+    arguments = CALLS[name]()
+    return bool(arrays_in(arguments)) or "xp" in arguments
 
 
-def test_attention_agrees_where_the_host_goes_head_by_head(device, monkeypatch):
-    """As for long sequences: a host has little memory to spare, a device little time for small kernels."""
+def device_calls():
+    """Return (function, arguments, dtype) as parameters: default calls, their variants, and MORE."""
+    found = []
+    for name in [name for name in CHECKED if name not in BACKWARD and takes_arrays(name)]:
+        found += [pytest.param(name, CALLS[name](), dtype, id=f"{name}-{dtype}") for dtype in DTYPES]
+        for setting, arguments in variants(name):
+            found.append(pytest.param(name, arguments, "float32", id=f"{name}-{setting}"))
+    for number, (name, changes) in enumerate(MORE):
+        words = "-".join(changes) + f"-{number}"
+        found.append(pytest.param(name, CALLS[name]() | changes, "float32", id=f"{name}-{words}"))
+    return found
+
+
+DEVICE_CALLS = device_calls()
+
+
+def test_device_calls_are_many():
+    assert len(DEVICE_CALLS) > 200
+
+
+@pytest.mark.parametrize(("name", "arguments", "dtype"), DEVICE_CALLS)
+def test_functions_agree_on_cupy_and_numpy(device, name, arguments, dtype):
+    check_function(device, name, arguments, dtype)
+
+
+def test_attention_agrees_for_long_sequences(device, monkeypatch):
+    """For long sequences, the host goes head by head to save memory. A device runs all heads at once."""
     monkeypatch.setattr(attention, "LARGE", 0)
     for name in ("attention_forward", "multi_head_attention_forward"):
         check_function(device, name, CALLS[name]())
 
 
-def test_asking_whether_any_target_counts_would_be_to_wait(device):
+def test_cross_entropy_without_targets_is_nan_on_device(device):
+    """The check that any target counts would make the host wait."""
     arguments = CALLS["cross_entropy_forward"]() | {"targets": np.full((2, 6), -1)}
     loss, _ = call("cross_entropy_forward", with_arrays(arguments, device.asarray))
     assert np.isnan(device.asnumpy(loss))
 
 
-@pytest.mark.parametrize("device", [ON_A_GPU], indirect=True)  # the stand-in has NumPy's own numbers
-def test_a_block_of_the_papers_width_agrees(device):
-    config = npf.TransformerConfig(activation="gelu")  # smooth: at a ReLU's zero, roundings decide
-    assert 2 * config.n_heads * 160 * 160 > attention.LARGE  # enough for the host to go head by head
+@pytest.mark.parametrize("device", [ON_A_GPU], indirect=True)  # the fake computes with NumPy
+def test_encoder_block_of_paper_width_agrees(device):
+    config = npf.TransformerConfig(activation="gelu")  # smooth: at the kink of a ReLU, rounding decides
+    assert 2 * config.n_heads * 160 * 160 > attention.LARGE  # so the host goes head by head
     params, x = npf.init_encoder_block(config, generator()), array(2, 160, config.d_model)
     arguments = {"x": x, "params": params, "config": config, "mask": npf.causal_mask(160), "rng": None}
     for dtype in DTYPES:
         check_function(device, "encoder_block_forward", arguments, dtype)
 
 
-def test_gradcheck_passes_on_the_device(device):
+def test_gradcheck_passes_on_device(device):
     for name, n in {"attention_forward": 3, "layer_norm_forward": 2}.items():
         positional = list(with_arrays(CALLS[name](), device.asarray).values())[:n]
         pair = getattr(npf, name), getattr(npf, name.replace("_forward", "_backward"))
@@ -231,14 +294,14 @@ WORDS = 20
 
 
 def small_model(dtype="float64", config=CONFIG):
-    """Parameters, source and target ids, on the host."""
+    """Return parameters, source ids and target ids on the host."""
     rng = generator()
     params = npf.init_transformer(WORDS, config, rng, dtype=dtype)
     return params, rng.integers(WORDS, size=(8, 9)), rng.integers(WORDS, size=(8, 11))
 
 
 def training(params, source_ids, target_ids, config=CONFIG, rng=None):
-    """Parameters, Adam's state and the loss after each step at the paper's learning rate."""
+    """Train without end; yield the parameters, Adam's state and the loss after each step."""
     state = npf.adam_init(params)
     while True:
         batch = source_ids, target_ids[:, :-1]
@@ -252,7 +315,7 @@ def training(params, source_ids, target_ids, config=CONFIG, rng=None):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_some_steps_of_training_agree(device, dtype):
+def test_training_steps_agree(device, dtype):
     model = small_model(dtype)
     expected = list(islice(training(*model, rng=generator()), 6))
     found = list(islice(training(*npf.to_backend(model, "cupy"), rng=generator()), 6))
@@ -260,13 +323,14 @@ def test_some_steps_of_training_agree(device, dtype):
     assert expected[-1][2] < expected[0][2]
 
 
-def test_memory_does_not_grow_over_many_steps(device):
-    used, model = [], npf.to_backend(small_model(), "cupy")
-    gc.freeze()  # what was there before is not looked at again
-    for _ in islice(training(*model), 8 if device is standin_cupy else 100):
+def test_training_memory_does_not_grow(device):
+    used = []
+    model = npf.to_backend(small_model(), "cupy")
+    gc.freeze()  # so that gc.get_objects() omits all earlier objects
+    for _ in islice(training(*model), 8 if device is fake_cupy else 100):
         gc.collect()
-        if device is standin_cupy:
-            used.append(sum(a.nbytes for a in gc.get_objects() if type(a) is standin_cupy.ndarray))
+        if device is fake_cupy:
+            used.append(sum(a.nbytes for a in gc.get_objects() if type(a) is fake_cupy.ndarray))
         else:
             used.append(device.get_default_memory_pool().used_bytes())
     gc.unfreeze()
@@ -274,54 +338,56 @@ def test_memory_does_not_grow_over_many_steps(device):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_file_moves_between_host_and_device(device, tmp_path, dtype):
+def test_save_and_load_between_host_and_device(device, tmp_path, dtype):
     params, *_ = small_model(dtype)
-    here = npf.adam_init(params)._replace(step=7, m=params)
-    there = npf.to_backend(here, "cupy")
-    npf.save(tmp_path / "from_host", here)
-    npf.save(tmp_path / "from_device", there)
+    on_host = npf.adam_init(params)._replace(step=7, m=params)
+    on_device = npf.to_backend(on_host, "cupy")
+    npf.save(tmp_path / "from_host", on_host)
+    npf.save(tmp_path / "from_device", on_device)
     for file in ("from_host", "from_device"):
-        loaded = npf.load(tmp_path / file, there)
+        loaded = npf.load(tmp_path / file, on_device)
         assert all(type(leaf) in (device.ndarray, int) for _, leaf in npf.leaves(loaded))
-        for back in (npf.load(tmp_path / file, here), npf.to_numpy(loaded)):
-            npf.tree_map(np.testing.assert_array_equal, back, here)
+        for back in (npf.load(tmp_path / file, on_host), npf.to_numpy(loaded)):
+            npf.tree_map(np.testing.assert_array_equal, back, on_host)
 
 
-# What passes between host and device
+# Copies between host and device
 
 
 @contextmanager
-def passages(device):
-    """Everything that goes from one side to the other while the block runs, as (direction, dtype).
+def recorded_copies(device):
+    """Record every copy between host and device in a `with` block, as (direction, dtype).
 
-    CuPy's `.item()`, `float(…)`, `bool(…)`, `print` and `asnumpy` all go through `.get()`.
+    CuPy's `.item()`, `float(…)`, `bool(…)`, `print` and `asnumpy` all call `.get()`.
     """
-    seen, get, asarray = [], device.ndarray.get, device.asarray
+    copies = []
+    get = device.ndarray.get
+    asarray = device.asarray
 
-    def noted_get(self, *args, **kwargs):
-        seen.append(("to the host", self.dtype.name))
+    def recording_get(self, *args, **kwargs):
+        copies.append(("to the host", self.dtype.name))
         return get(self, *args, **kwargs)
 
-    def noted_asarray(a, *args, **kwargs):
+    def recording_asarray(a, *args, **kwargs):
         on_device = asarray(a, *args, **kwargs)
         if not isinstance(a, device.ndarray):
-            seen.append(("to the device", on_device.dtype.name))
+            copies.append(("to the device", on_device.dtype.name))
         return on_device
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device.ndarray, "get", noted_get)
-        patch.setattr(device, "asarray", noted_asarray)
-        yield seen
+        patch.setattr(device.ndarray, "get", recording_get)
+        patch.setattr(device, "asarray", recording_asarray)
+        yield copies
 
 
-def test_nothing_leaves_the_device_in_a_training_step_and_only_draws_and_frequencies_come(device):
-    drawn = 2 + (2 + 3) * CONFIG.n_layers  # on two embeddings, and on every sub-layer's output
+def test_training_step_copies_only_masks_and_frequencies(device):
+    masks = 2 + (2 + 3) * CONFIG.n_layers  # dropout of two embeddings and of every sublayer's output
     for positions, rng, expected in (
         ("learned", None, {}),
-        ("sinusoidal", generator(), {"bool": drawn, "float64": 2}),
+        ("sinusoidal", generator(), {"bool": masks, "float64": 2}),
     ):
         config = CONFIG._replace(positions=positions)
         model = npf.to_backend(small_model(config=config), "cupy")
-        with passages(device) as seen:
+        with recorded_copies(device) as copies:
             next(training(*model, config, rng))
-        assert Counter(seen) == {("to the device", dtype): n for dtype, n in expected.items()}
+        assert Counter(copies) == {("to the device", dtype): n for dtype, n in expected.items()}

@@ -1,4 +1,4 @@
-"""Gradient descent, Adam and the paper's learning rate: the equations, the golden values, the edges."""
+"""Gradient descent, Adam and the paper's learning rate: equations, golden values, edge cases."""
 
 import math
 import tracemalloc
@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from golden import TOLERANCE, TRAJECTORIES, assert_close, inputs_of
-from together import together
 from valid_calls import array
 
 import npformer as npf
@@ -27,7 +26,7 @@ def assert_close_trees(tree, expected, rtol=0.0, atol=0.0):
 
 
 def updates(params, gradients, **options):
-    """The parameters and the state after each update."""
+    """Yield the parameters and the state after each update."""
     state = npf.adam_init(params)
     for grads in gradients:
         params, state = npf.adam_update(params, grads, state, **options)
@@ -37,13 +36,13 @@ def updates(params, gradients, **options):
 # --- the equations, by hand -------------------------------------------------------------------------
 
 
-def test_sgd_goes_against_the_gradient_by_the_learning_rate():
+def test_sgd_update_subtracts_scaled_gradient():
     new = npf.sgd_update(PARAMS, GRADS, learning_rate=0.25)
     assert_close_trees(new, npf.tree_map(lambda p, g: p - 0.25 * g, PARAMS, GRADS))
 
 
-def test_adams_means_are_weighted_sums_of_all_gradients():
-    """m is (1 - β₁) Σ β₁^age g, v the same of g² with β₂; a step uses both, divided by their weights."""
+def test_adam_update_equals_weighted_sums():
+    """m = (1 - β₁) Σ β₁^age g; v is the same sum of g² with β₂. A step divides both by their weights."""
     gradients, beta_1, beta_2, p = array(12, 4), 0.7, 0.9, np.zeros(4)
     options = {"learning_rate": 0.3, "beta_1": beta_1, "beta_2": beta_2, "eps": 0.2}
     for t, (params, state) in enumerate(updates((p,), [(g,) for g in gradients], **options), 1):
@@ -57,19 +56,19 @@ def test_adams_means_are_weighted_sums_of_all_gradients():
         assert state.step == t
 
 
-@together("size", [0.0, 1e-2, 1e4])
-def test_the_decay_is_apart_from_the_gradient(size):
-    """Whatever the gradient's size, a step with decay ends learning rate · decay · p from one without."""
+@pytest.mark.parametrize("size", [0.0, 1e-2, 1e4])
+def test_adam_update_weight_decay_ignores_gradient(size):
+    """For every gradient, the decay changes the result by learning rate · decay · p."""
     grads, state = npf.tree_map(lambda g: size * g, GRADS), npf.adam_init(PARAMS)
     plain, before = npf.adam_update(PARAMS, grads, state, learning_rate=0.1)
     decayed, after = npf.adam_update(PARAMS, grads, state, learning_rate=0.1, weight_decay=0.5)
-    pulled = npf.tree_map(lambda a, b: a - b, plain, decayed)
-    assert_close_trees(pulled, npf.tree_map(lambda p: 0.05 * p, PARAMS), rtol=1e-12)
-    assert_close_trees((after.m, after.v), (before.m, before.v))  # which have seen no decay
+    difference = npf.tree_map(lambda a, b: a - b, plain, decayed)
+    assert_close_trees(difference, npf.tree_map(lambda p: 0.05 * p, PARAMS), rtol=1e-12)
+    assert_close_trees((after.m, after.v), (before.m, before.v))  # the means do not depend on the decay
 
 
-@together(("d_model", "warmup_steps"), [(1, 1), (64, 40), (512, 4000)])
-def test_the_schedule_rises_in_a_straight_line_and_falls_as_one_over_the_root(d_model, warmup_steps):
+@pytest.mark.parametrize(("d_model", "warmup_steps"), [(1, 1), (64, 40), (512, 4000)])
+def test_warmup_learning_rate_rises_then_falls(d_model, warmup_steps):
     top = 1 / math.sqrt(d_model * warmup_steps)
     for step in range(1, 3 * warmup_steps, 1 + warmup_steps // 50):
         rate = npf.warmup_learning_rate(step, d_model, warmup_steps=warmup_steps)
@@ -80,10 +79,10 @@ def test_the_schedule_rises_in_a_straight_line_and_falls_as_one_over_the_root(d_
 # --- the golden values ------------------------------------------------------------------------------
 
 
-@together("dtype", TOLERANCE)
-@together("name", TRAJECTORIES)
-def test_golden_values(name, dtype):
-    """PyTorch's parameters after 1, 10 and 100 steps, and both running means at the end."""
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", TRAJECTORIES)
+def test_adam_update_golden_values(name, dtype):
+    """Compare with PyTorch: the parameters after 1, 10 and 100 steps, and both running means at the end."""
     case, arrays = TRAJECTORIES[name], inputs_of(TRAJECTORIES[name], dtype)
     options, found = dict(case["settings"]), {}
     schedule = {word: options.pop(word) for word in ("d_model", "warmup_steps") if word in options}
@@ -104,7 +103,7 @@ def test_golden_values(name, dtype):
 # --- the edges --------------------------------------------------------------------------------------
 
 
-def test_an_update_makes_new_trees_with_the_same_types_and_gaps():
+def test_adam_update_returns_new_trees_of_same_types():
     state = npf.adam_init(PARAMS)
     new, after = npf.adam_update(PARAMS, GRADS, state, learning_rate=0.1, weight_decay=0.1)
     assert isinstance(new[0], Layer) and new[1].b is None and after.m[1].b is None
@@ -113,9 +112,9 @@ def test_an_update_makes_new_trees_with_the_same_types_and_gaps():
     assert not any(np.shares_memory(a, b) for a in made for b in [*old, *made] if a is not b)
 
 
-@together("number", [float, np.float32, np.float64])
-@together("shape", [(), (2,)])
-def test_float32_stays_float32_and_arrays_stay_arrays_whatever_the_numbers_are(number, shape):
+@pytest.mark.parametrize("number", [float, np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_updates_keep_float32_and_shape(number, shape):
     params, options = (np.full(shape, 0.5, np.float32),), {"eps": number(1e-9), "weight_decay": number(0.1)}
     options |= {"learning_rate": number(0.1), "beta_1": number(0.9), "beta_2": number(0.98)}
     new, state = npf.adam_update(params, params, npf.adam_init(params), **options)
@@ -123,21 +122,21 @@ def test_float32_stays_float32_and_arrays_stay_arrays_whatever_the_numbers_are(n
         assert type(made) is np.ndarray and made.shape == shape and made.dtype == np.float32
 
 
-def test_large_gradients_are_no_trouble_while_their_squares_are_numbers():
-    """In float32 3e37 is one; a thousand of them add up to more than float32 can say."""
+def test_adam_update_of_large_gradients_is_finite():
+    """The squares, 3e37, fit into float32. A sum of 1000 of them does not."""
     p, g = (np.zeros(1000, np.float32),), (np.full(1000, 5.5e18, np.float32),)
     new, state = npf.adam_update(p, g, npf.adam_init(p), learning_rate=0.1)
     np.testing.assert_allclose(new[0], -0.1, rtol=1e-6)
     assert np.isfinite(state.v[0]).all()
 
 
-def test_without_eps_a_weight_without_a_gradient_stays_where_it_is():
+def test_adam_update_without_eps_keeps_unused_weight():
     grads = (np.array([0.0, 3.0]),)
-    moved = [p[0] for p, _ in updates((np.array([1.0, 2.0]),), [grads] * 2, learning_rate=0.1, eps=0.0)]
-    np.testing.assert_allclose(moved, [[1.0, 1.9], [1.0, 1.8]])
+    values = [p[0] for p, _ in updates((np.array([1.0, 2.0]),), [grads] * 2, learning_rate=0.1, eps=0.0)]
+    np.testing.assert_allclose(values, [[1.0, 1.9], [1.0, 1.8]])
 
 
-def test_an_update_needs_little_more_memory_than_the_trees_that_it_returns():
+def test_adam_update_needs_little_extra_memory():
     params = (np.ones(200_000),) * 4
     state = npf.adam_init(params)
     tracemalloc.start()
@@ -146,4 +145,4 @@ def test_an_update_needs_little_more_memory_than_the_trees_that_it_returns():
         arrays = tracemalloc.get_traced_memory()[1] / params[0].nbytes
     finally:
         tracemalloc.stop()
-    assert arrays < 3 * 4 + 3.1, "three trees of four leaves come back, three arrays are made on the way"
+    assert arrays < 3 * 4 + 3.1, "three trees of four leaves are returned; three temporary arrays are allowed"

@@ -1,4 +1,4 @@
-"""The table of positions, its frequencies, the shift matrix; learned positions, RoPE, ALiBi."""
+"""The position table, its frequencies, the shift matrix; learned positions, RoPE, ALiBi."""
 
 import math
 from functools import cache
@@ -9,19 +9,18 @@ import pytest
 from gradients import every, gradients_hold
 from hypothesis import given
 from hypothesis import strategies as st
-from together import together
 from valid_calls import array
 
 import npformer as npf
 
-DTYPES = together("dtype", [np.float64, np.float32])
-LAYOUTS = together("layout", ["interleaved", "halves"])
+DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+LAYOUTS = pytest.mark.parametrize("layout", ["interleaved", "halves"])
 MILLION = 1_000_000
 
 
 @cache
-def row_of_many_digits(position, d_model, base=10000, layout="interleaved"):
-    """The table's row from the paper's formula with 40 digits: every column by its own sine or cosine."""
+def exact_row(position, d_model, base=10000, layout="interleaved"):
+    """Return a row of the table by the paper's formula with 40 digits, one sine or cosine per column."""
     with mpmath.workdps(40):
         angles = [position / mpmath.mpf(base) ** (mpmath.mpf(2 * (j // 2)) / d_model) for j in range(d_model)]
         row = [float(mpmath.cos(a) if j % 2 else mpmath.sin(a)) for j, a in enumerate(angles)]
@@ -29,43 +28,44 @@ def row_of_many_digits(position, d_model, base=10000, layout="interleaved"):
 
 
 class TestTable:
-    # the equation, and its edges: odd widths, where 64 rows meet, far from zero, before it
+    # The equation, and its edge cases: odd widths, borders of blocks of 64 rows, distant positions.
 
     @DTYPES
     @LAYOUTS
-    @together(("start", "n", "d_model", "base", "tolerance"), [
-        *[(0, 150, d_model, 10000.0, 1e-14) for d_model in (1, 2, 3, 6, 7, 10)],  # odd: no last cosine
+    @pytest.mark.parametrize(("start", "n", "d_model", "base", "tolerance"), [
+        *[(0, 150, d_model, 10000.0, 1e-14) for d_model in (1, 2, 3, 6, 7, 10)],  # odd widths end with a sine
         (0, 200, 8, 10, 1e-12), (0, 200, 8, 123456.7, 1e-12), (0, 4097, 64, 10000.0, 1e-12),
         (-3, 5, 6, 10000.0, 1e-12), (3967, 130, 6, 10000.0, 1e-12), (524_287, 130, 6, 10000.0, 1e-9),
         (0, MILLION + 1, 2, 10000.0, 1e-9), (MILLION - 129, 130, 6, 10000.0, 1e-9),
     ])  # fmt: skip
-    def test_every_entry_is_the_papers_formula(self, start, n, d_model, base, tolerance, layout, dtype):
-        """A float32 near a million is a multiple of 1/16: only float64 angles keep float32 tables right."""
+    def test_positional_encoding_equals_formula(self, start, n, d_model, base, tolerance, layout, dtype):
+        """Near a million, float32 numbers are multiples of 1/16, so the angles need float64."""
         table = npf.positional_encoding(n, d_model, start=start, base=base, layout=layout, dtype=dtype)
         assert (table.shape, table.dtype) == ((n, d_model), dtype)
-        places = sorted({0, 1, 2, 63, 64, 65, 127, 128, n // 2, n * 4 // 5, n - 1} & {*range(n)})
-        expected = [row_of_many_digits(start + place, d_model, base, layout) for place in places]
+        positions = sorted({0, 1, 2, 63, 64, 65, 127, 128, n // 2, n * 4 // 5, n - 1} & {*range(n)})
+        expected = [exact_row(start + p, d_model, base, layout) for p in positions]
         tolerance = tolerance if dtype is np.float64 else 6e-8
-        np.testing.assert_allclose(table[places].astype(np.float64), expected, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(table[positions].astype(np.float64), expected, rtol=0, atol=tolerance)
 
-    def test_the_farthest_start_counts_on(self):
-        """From 2**53 on float64 has every second integer."""
+    def test_positional_encoding_beyond_float64_integers(self):
+        """From 2**53 on, float64 contains only every second integer."""
         table = npf.positional_encoding(5, 2, start=2**53)
-        expected = [row_of_many_digits(2**53 + place, 2) for place in (0, 2, 4)]
+        expected = [exact_row(2**53 + p, 2) for p in (0, 2, 4)]
         np.testing.assert_allclose(table[::2], expected, rtol=0, atol=1e-15)
 
     @given(st.integers(0, 5000), st.integers(0, 300), st.integers(1, 12))
-    def test_a_window_is_a_piece_of_the_table(self, start, n, d_model):
-        whole, window = npf.positional_encoding(start + n, d_model), {"start": start}
-        np.testing.assert_allclose(npf.positional_encoding(n, d_model, **window), whole[start:], atol=1e-12)
+    def test_positional_encoding_window_is_slice_of_table(self, start, n, d_model):
+        table = npf.positional_encoding(start + n, d_model)
+        window = npf.positional_encoding(n, d_model, start=start)
+        np.testing.assert_allclose(window, table[start:], atol=1e-12)
 
 
 class TestFrequencies:
     # the equation
 
-    @together("d_model", [1, 2, 5, 64, 512, 767])
-    @together("base", [10000, 500000, 10])
-    def test_against_many_digits(self, d_model, base):
+    @pytest.mark.parametrize("d_model", [1, 2, 5, 64, 512, 767])
+    @pytest.mark.parametrize("base", [10000, 500000, 10])
+    def test_angular_frequencies_and_wavelengths_against_mpmath(self, d_model, base):
         omega, waves = (f(d_model, base=base) for f in (npf.angular_frequencies, npf.wavelengths))
         with mpmath.workdps(40):
             exponents = [-mpmath.mpf(2 * i) / d_model for i in range(math.ceil(d_model / 2))]
@@ -77,20 +77,20 @@ class TestFrequencies:
 class TestShiftMatrix:
     # the equation
 
-    def test_by_hand(self):
-        """d_model = 4: one turn by 1 radian, one by 0.01, and nothing between the pairs."""
+    def test_shift_matrix_by_hand(self):
+        """With d_model = 4, one pair rotates by 1 radian and the other by 0.01. All other entries are 0."""
         c, s, small_c, small_s = math.cos(1), math.sin(1), math.cos(0.01), math.sin(0.01)
         expected = [[c, -s, 0, 0], [s, c, 0, 0], [0, 0, small_c, -small_s], [0, 0, small_s, small_c]]
         np.testing.assert_allclose(npf.shift_matrix(1, 4), expected, atol=1e-16)
 
-    # the edges: fractions, far back, not at all
+    # the edge cases: fractions, large negative shifts, no shift
 
     @given(st.floats(-1000, 1000), st.integers(1, 16), st.sampled_from([10.0, 1000.0, 10000.0]))
-    def test_one_matrix_moves_every_row_by_k_and_its_transpose_moves_back(self, k, n_pairs, base):
+    def test_shift_matrix_moves_rows_and_transpose_undoes(self, k, n_pairs, base):
         d_model, M = 2 * n_pairs, npf.shift_matrix(k, 2 * n_pairs, base=base)
         moved = npf.positional_encoding(40, d_model, base=base) @ M
         for p in (0, 17, 39):
-            expected = row_of_many_digits(p + mpmath.mpf(k), d_model, base=base)
+            expected = exact_row(p + mpmath.mpf(k), d_model, base=base)
             np.testing.assert_allclose(moved[p], expected, atol=1e-11)
         np.testing.assert_array_equal(npf.shift_matrix(-k, d_model, base=base), M.T)
         np.testing.assert_array_equal(npf.shift_matrix(0, d_model), np.eye(d_model))
@@ -99,8 +99,8 @@ class TestShiftMatrix:
 class TestLearnedPositions:
     # the equation and the gradient
 
-    @together("batch", [(), (3,), (2, 3)])
-    def test_a_row_for_each_position_and_nothing_beyond(self, batch):
+    @pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+    def test_learned_positions_adds_one_row_per_position(self, batch):
         x, P, dy = array(*batch, 4, 5), array(6, 5, seed=1), array(*batch, 4, 5, seed=2)
         y, cache = npf.learned_positions_forward(x, npf.LearnedPositionsParams(P))
         dx, grads = npf.learned_positions_backward(dy, cache)
@@ -108,74 +108,81 @@ class TestLearnedPositions:
         np.testing.assert_allclose(grads.P[:4], dy.reshape(-1, 4, 5).sum(axis=0), atol=1e-14)
 
 
-def pairs(x, layout):
-    """x as complex numbers, one for each pair of columns."""
+def complex_pairs(x, layout):
+    """Return x as complex numbers, one for each pair of columns."""
     half = x.shape[-1] // 2
     first, second = (x[..., :half], x[..., half:]) if layout == "halves" else (x[..., 0::2], x[..., 1::2])
     return first + 1j * second
 
 
 class TestRoPE:
-    """Its golden values stand with multi-head attention's."""
+    """The golden values of RoPE are cases of multi-head attention."""
 
     # the equation
 
     @LAYOUTS
-    @together(("shape", "options"), [((2, 3, 5, 8), {}), ((5, 6), {"base": 50.0}), ((1, 4), {})])
-    def test_each_pair_is_turned_by_its_angle(self, shape, layout, options):
+    @pytest.mark.parametrize(
+        ("shape", "options"),
+        [((2, 3, 5, 8), {}), ((5, 6), {"base": 50.0}), ((1, 4), {})],
+        ids=["batch", "base", "one-row"],
+    )
+    def test_rope_rotates_each_pair_by_its_angle(self, shape, layout, options):
         x, (T, d), base = array(*shape), shape[-2:], options.get("base", 10000.0)
         y, _ = npf.rope_forward(x, layout=layout, **options)
         angles = np.arange(T)[:, None] * np.array([base ** (-2 * i / d) for i in range(d // 2)])
-        np.testing.assert_allclose(pairs(y, layout), pairs(x, layout) * np.exp(1j * angles), atol=1e-14)
+        np.testing.assert_allclose(
+            complex_pairs(y, layout), complex_pairs(x, layout) * np.exp(1j * angles), atol=1e-14
+        )
 
     @LAYOUTS
     @given(st.integers(0, 500), st.integers(0, 500), st.integers(-400, 400))
-    def test_only_the_distance_counts_and_lengths_stay(self, layout, p, q, shift):
+    def test_rope_products_depend_on_distance_only(self, layout, p, q, shift):
         x = array(2, 8)
 
-        def turned(*at):
-            return npf.rope_forward(x, positions=np.array(at), layout=layout)[0]
+        def rotated(*positions):
+            return npf.rope_forward(x, positions=np.array(positions), layout=layout)[0]
 
-        (one, other), (moved, other_moved) = turned(p, q), turned(p + shift, q + shift)
-        assert one @ other == pytest.approx(moved @ other_moved, abs=1e-11)
-        assert one @ one == pytest.approx(x[0] @ x[0], rel=1e-14)
+        query, key = rotated(p, q)
+        shifted_query, shifted_key = rotated(p + shift, q + shift)
+        assert query @ key == pytest.approx(shifted_query @ shifted_key, abs=1e-11)
+        assert query @ query == pytest.approx(x[0] @ x[0], rel=1e-14)
 
     # the gradient
 
     POSITIONS = np.array([3, 0, 900])
-    test_gradients = staticmethod(
+    test_rope_gradients = staticmethod(
         gradients_hold("rope", *every(layout=["interleaved", "halves"], positions=[POSITIONS]))
     )
 
     # the edges
 
     @DTYPES
-    @together("position", [0, 4096, 100_003, MILLION])
-    def test_far_positions_by_many_digits(self, position, dtype):
-        """[1, 0] becomes (cos, sin): the angle itself is on show, in float32 too."""
+    @pytest.mark.parametrize("position", [0, 4096, 100_003, MILLION])
+    def test_rope_far_positions_against_mpmath(self, position, dtype):
+        """The pair [1, 0] becomes (cos, sin), so an error of the angle is visible, also in float32."""
         x = np.tile(np.array([1, 0], dtype), 8)[None, :]
         y, _ = npf.rope_forward(x, positions=np.array([position]))
-        swapped = np.array(row_of_many_digits(position, 16)).reshape(8, 2)[:, ::-1].ravel()
+        swapped = np.array(exact_row(position, 16)).reshape(8, 2)[:, ::-1].ravel()
         np.testing.assert_allclose(y[0], swapped, rtol=0, atol=1e-9 if dtype is np.float64 else 6e-8)
 
 
 class TestALiBi:
-    # the equation: -log2 of the slopes, head by head, by the paper's rule. For a power of two a geometric
-    # sequence that starts at its own ratio; for another number that of the power below, then every other one
-    # of its double.
+    # The equation: the exponents are -log2 of the slopes, one per head, by the rule of the ALiBi paper. For a
+    # power of two, the slopes are a geometric sequence that starts at its ratio. For another number of heads,
+    # they are the slopes of the next smaller power of two, then every second slope of twice that power.
 
-    @together(("n_heads", "exponents"), [
+    @pytest.mark.parametrize(("n_heads", "exponents"), [
         (1, [8]), (2, [4, 8]), (3, [4, 8, 2]), (6, [2, 4, 6, 8, 1, 3]), (8, [1, 2, 3, 4, 5, 6, 7, 8]),
         (12, [1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5]),
         (31, [*(0.5 * i for i in range(1, 17)), *(0.25 * i for i in range(1, 31, 2))]),
     ])  # fmt: skip
-    def test_slopes(self, n_heads, exponents):
-        slopes = -npf.alibi_bias(n_heads, 1, 2)[:, 0, 0]  # the one query stands at key 1: distance 1 to key 0
+    def test_alibi_bias_slopes(self, n_heads, exponents):
+        slopes = -npf.alibi_bias(n_heads, 1, 2)[:, 0, 0]  # the distance from key 1 to key 0 is 1
         np.testing.assert_allclose(slopes, 2.0 ** -np.array(exponents), rtol=1e-15)
 
     @DTYPES
-    @together(("T_q", "T_k"), [(4, 4), (2, 5), (5, 2), (1, 1)])
-    def test_distances_with_the_last_query_at_the_last_key(self, T_q, T_k, dtype):
+    @pytest.mark.parametrize(("T_q", "T_k"), [(4, 4), (2, 5), (5, 2), (1, 1)])
+    def test_alibi_bias_distances_aligned_at_end(self, T_q, T_k, dtype):
         bias = npf.alibi_bias(2, T_q, T_k, dtype=dtype)
         assert (bias.shape, bias.dtype) == ((2, T_q, T_k), dtype)
         for head, back_q, back_k in np.ndindex(bias.shape):

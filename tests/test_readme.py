@@ -1,4 +1,4 @@
-"""The README's example runs as it stands, what it names exists, and what it points at is there."""
+"""The README's example runs, and its names, commands, counts and links are correct."""
 
 import functools
 import importlib.util
@@ -25,14 +25,14 @@ PAGES = [
 
 
 def commands():
-    """Every command in the README: a line of a block of shell, or what stands between backquotes."""
+    """Return every command in the README: the lines of shell blocks, and `uv …` in the text."""
     shell = re.findall(r"```bash\n(.*?)```", README, flags=re.S)
     lines = [line.split(" #")[0] for block in shell for line in block.splitlines()]
-    spoken = re.findall(r"`(uv [^`]+)`", re.sub(r"```.*?```", "", README, flags=re.S))
-    return [part.strip() for line in [*lines, *spoken] for part in line.split("&&")]
+    inline = re.findall(r"`(uv [^`]+)`", re.sub(r"```.*?```", "", README, flags=re.S))
+    return [part.strip() for line in [*lines, *inline] for part in line.split("&&")]
 
 
-def test_the_taste_runs(capsys):
+def test_readme_example_runs(capsys):
     (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.S)
     names = {}
     exec(code, names)
@@ -44,42 +44,42 @@ def test_the_taste_runs(capsys):
 
 @functools.cache
 def anchors(file):
-    """What a forge and the site make of a page's headings."""
+    """Return the anchors that a forge and the site make from a page's headings."""
     page = file.read_text(encoding="utf-8")
-    heads = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.S), flags=re.M)
-    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.S), flags=re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_s_links_lead_somewhere_on_a_forge_too(page):
+def test_page_links_have_targets(page):
     text = page.read_text(encoding="utf-8")
-    of_the_site_alone = r"^(```|:::)\{|^---$|\{\w+\}`"
-    assert not re.search(of_the_site_alone, text, flags=re.M)
-    for path, place in re.findall(r"""(?:\]\(|href=")(?!\w+:)([^)#"]*)#?([^)"]*)""", text):
+    syntax_of_site_only = r"^(```|:::)\{|^---$|\{\w+\}`"
+    assert not re.search(syntax_of_site_only, text, flags=re.M)
+    for path, anchor in re.findall(r"""(?:\]\(|href=")(?!\w+:)([^)#"]*)#?([^)"]*)""", text):
         target = (page.parent / path) if path else page
         assert target.exists(), path
-        assert not place or place in anchors(target), (path, place)
+        assert not anchor or anchor in anchors(target), (path, anchor)
 
 
-def test_every_command_script_and_extra_is_there(capsys):
-    said = commands()
-    first, second, *_ = (c for c in said if c.startswith("uv run"))
+def test_readme_commands_and_extras_exist(capsys):
+    found = commands()
+    first, second, *_ = (c for c in found if c.startswith("uv run"))
     assert [first, second] == ["uv run npformer lessons", "uv run jupyter lab my_lessons"]
     assert "pip install uv && uv run pytest " in README
-    asked = {shlex.split(c)[3] for c in said if re.match(r"uv run npformer \w", c)}
-    assert {"lessons", "play", "worksheet", "exercises", "grade"} <= asked
-    for command in sorted(asked | {"show", "check"}):
+    used = {shlex.split(c)[3] for c in found if re.match(r"uv run npformer \w", c)}
+    assert {"lessons", "play", "worksheet", "exercises", "grade"} <= used
+    for command in sorted(used | {"show", "check"}):
         with pytest.raises(SystemExit) as ended:
             main([command, "--help"])
         assert ended.value.code in (0, None), command
         assert f"npformer {command}" in capsys.readouterr().out
-    assert all((ROOT / script).is_file() for script in re.findall(r"python (\S+\.py)", " ".join(said)))
-    extras = set(re.findall(r"--extra (\w+)", " ".join(said)))
+    assert all((ROOT / script).is_file() for script in re.findall(r"python (\S+\.py)", " ".join(found)))
+    extras = set(re.findall(r"--extra (\w+)", " ".join(found)))
     assert extras and extras <= PROJECT["project"]["optional-dependencies"].keys()
-    assert set(re.findall(r"--group (\w+)", " ".join(said))) <= PROJECT["dependency-groups"].keys()
+    assert set(re.findall(r"--group (\w+)", " ".join(found))) <= PROJECT["dependency-groups"].keys()
 
 
-def test_what_the_text_names_and_counts_exists():
+def test_readme_names_and_counts_are_correct():
     listed = re.findall(r"\(notebooks/(\d\w+\.ipynb)\)", README)
     assert listed == sorted(path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
     assert all(hasattr(npformer, name) for name in re.findall(r"npf\.(\w+)", README))
@@ -93,16 +93,22 @@ def test_what_the_text_names_and_counts_exists():
     assert re.search(r"right codings and variants: 0 refused\. \d+ slips: 0 passed", confusion)
 
 
-def test_the_tree_has_every_module_and_folder_and_no_other():
+def test_layout_page_lists_all_modules_and_folders():
     trees = re.findall(r"```text\n(.*?)```", LAYOUT, flags=re.S)
-    package, beside = ({line.split()[0] for line in tree.splitlines() if line.strip()} for tree in trees)
-    here = (ROOT / "npformer").iterdir()
-    there = {p.name + "/" * p.is_dir() for p in here if p.suffix == ".py" or (p / "__init__.py").is_file()}
-    assert package == {"npformer/", *there}
-    assert all((ROOT / name).is_dir() for name in beside)
+    package, other_folders = (
+        {line.split()[0] for line in tree.splitlines() if line.strip()} for tree in trees
+    )
+    expected = {"npformer/"}
+    for path in (ROOT / "npformer").iterdir():
+        if path.suffix == ".py":
+            expected.add(path.name)
+        elif (path / "__init__.py").is_file():
+            expected.add(f"{path.name}/")
+    assert package == expected
+    assert all((ROOT / name).is_dir() for name in other_folders)
 
 
-def test_a_package_index_gets_links_that_lead_somewhere():
+def test_readme_hook_makes_links_absolute():
     spec = importlib.util.spec_from_file_location("readme_hook", ROOT / ".ci" / "readme_hook.py")
     hook = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hook)

@@ -1,4 +1,4 @@
-"""The whole model and greedy decoding: the equation, the gradient, the golden values, the edges."""
+"""The whole model and greedy decoding: equations, gradient, golden values, edge cases."""
 
 import math
 from functools import partial
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from golden import agrees_with_pytorch
 from gradients import gradients_hold
-from together import together
 from valid_calls import all_finite, array, replaced
 
 import npformer as npf
@@ -16,21 +15,22 @@ from npformer import decoding
 
 SIZES = {"d_model": 4, "d_ff": 6, "n_heads": 2, "n_layers": 2, "max_length": 9, "dropout": 0.0, "eps": 1e-2}
 small = partial(npf.TransformerConfig, **SIZES)
-NORMS = together("norm", ["post", "pre"])
-POSITIONS = together("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
+NORMS = pytest.mark.parametrize("norm", ["post", "pre"])
+POSITIONS = pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
 VOCAB_SIZE = 7
 SOURCE = np.array([[3, 5, 2, 6], [4, 1, 0, 0]])  # 0 is the padding
 TARGET = np.array([[1, 4, 4], [1, 6, 0]])
 
 
 def model(config, size=0.3):
-    """No parameter at the 0 or 1 that it starts from."""
+    """Return random parameters: none has its initial value 0 or 1."""
     rng = np.random.default_rng(6)
     params = npf.init_transformer(VOCAB_SIZE, config, rng)
     return npf.tree_map(lambda a: a + size * rng.normal(size=a.shape), params)
 
 
 def logits_of(params, config, source=SOURCE, target=TARGET, padding_id=0, rng=None):
+    """Return the logits of the whole model."""
     return npf.transformer_forward(source, target, params, config, padding_id=padding_id, rng=rng)[0]
 
 
@@ -39,36 +39,38 @@ def logits_of(params, config, source=SOURCE, target=TARGET, padding_id=0, rng=No
 
 @NORMS
 @POSITIONS
-def test_the_model_is_its_parts_in_the_order_of_the_papers_figure(norm, positions):
+def test_transformer_equals_its_parts_in_order(norm, positions):
     config = small(norm=norm, positions=positions)
     params = model(config)
     added = npf.positional_encoding(9, 4) if positions == "sinusoidal" else np.zeros((9, 4))
     tables = [added if learned is None else learned.P for learned in params[-2:]]
     x, y = (2 * params.embedding.E[ids] for ids in (SOURCE, TARGET))  # √d_model = 2
-    hidden = npf.padding_mask(SOURCE, 0)
-    memory, _ = npf.encoder_forward(x + tables[0][:4], params.encoder, config, mask=hidden)
-    masks = {"mask": npf.causal_mask(3) & npf.padding_mask(TARGET, 0), "memory_mask": hidden}
+    visible = npf.padding_mask(SOURCE, 0)
+    memory, _ = npf.encoder_forward(x + tables[0][:4], params.encoder, config, mask=visible)
+    masks = {"mask": npf.causal_mask(3) & npf.padding_mask(TARGET, 0), "memory_mask": visible}
     y, _ = npf.decoder_forward(y + tables[1][:3], memory, params.decoder, config, **masks)
     expected = np.einsum("btd,vd->btv", y, params.embedding.E)
     np.testing.assert_allclose(logits_of(params, config), expected, rtol=0, atol=1e-13)
 
 
 @NORMS
-def test_the_starting_parameters(norm):
+def test_init_transformer_scales_and_dtypes(norm):
     options = {"positions": "learned", "norm": norm, "attention_bias": True}
     config = small(d_model=64, n_heads=4, max_length=50, **options)
     params = npf.init_transformer(500, config, np.random.default_rng(0), dtype=np.float32)
     assert {a.dtype for _, a in npf.leaves(params)} == {np.dtype(np.float32)}
     assert params.embedding.E.shape == (500, 64)
-    for table in params[-2:]:  # 3,200 draws: the root mean square, √½ as the sinusoids', is known to 1.3 %
+    for table in params[
+        -2:
+    ]:  # 3,200 draws: the standard error of the root mean square is 1.3 %. Sinusoids have √½ too.
         assert table.P.shape == (50, 64)
         assert math.sqrt((table.P**2).mean()) == pytest.approx(math.sqrt(0.5), rel=0.05)
     for stack in (params.encoder, params.decoder):
         assert len(stack.blocks) == 2 and (stack.norm is None) == (norm == "post")
-        for path, a in npf.leaves(stack):  # matrices drawn, and gammas of 1 among zeros
+        for path, a in npf.leaves(stack):  # a matrix is random, a gamma is 1, every other vector is 0
             assert a.ndim == 2 or (a == path.endswith("gamma")).all()
-    drawn_apart = [a.tobytes() for _, a in npf.leaves(params) if a.ndim == 2]
-    assert len(set(drawn_apart)) == len(drawn_apart)
+    matrices = [a.tobytes() for _, a in npf.leaves(params) if a.ndim == 2]
+    assert len(set(matrices)) == len(matrices)
     assert npf.init_transformer(5, small(positions="rope"), np.random.default_rng(0))[-2:] == (None, None)
 
 
@@ -76,50 +78,51 @@ def test_the_starting_parameters(norm):
 
 TINY = SIZES | {"n_layers": 1, "d_ff": 3, "dropout": 0.2, "directions": 1}
 TINY |= {"source_ids": np.array([[3, 4, 2], [4, 0, 0]]), "target_ids": np.array([[1, 4], [1, 0]])}
-test_gradients_with_padding_and_dropout = gradients_hold(
-    "transformer",  # along a direction in every array; what sinusoids and ALiBi add is constant
+test_transformer_gradients_with_padding_and_dropout = gradients_hold(
+    "transformer",  # One direction per array. Sinusoids and ALiBi only add constants.
     TINY | {"positions": "learned", "norm": "pre", "activation": "gelu", "attention_bias": True},
     TINY | {"positions": "rope", "norm": "post", "activation": "relu", "attention_bias": False},
 )
 test_golden_values = agrees_with_pytorch("transformer", "training")
 
 
-# --- the edges: who sees what -----------------------------------------------------------------------
+# --- the edges: masks and padding -------------------------------------------------------------------
 
 
 @NORMS
 @POSITIONS
-def test_a_later_target_token_changes_no_earlier_logits(norm, positions):
+def test_transformer_later_target_changes_no_earlier_logits(norm, positions):
     config = small(norm=norm, positions=positions)
     params, target = model(config), np.array([[1, 4, 2, 5, 6], [1, 1, 3, 2, 2]])
     before = logits_of(params, config, target=target)
     for t in range(1, 5):
-        changed = (target + (np.arange(5) == t)) % VOCAB_SIZE  # from 6 to 0, the padding, among others
+        changed = (target + (np.arange(5) == t)) % VOCAB_SIZE  # one change is from 6 to 0, the padding
         after = logits_of(params, config, target=changed)
         assert (after[:, :t] == before[:, :t]).all() and (after[:, t] != before[:, t]).any(axis=-1).all()
 
 
 @NORMS
 @POSITIONS
-def test_padding_changes_nothing(norm, positions):
-    """Neither its amount, nor what stands in its row of E, nor that it is there at all."""
+def test_transformer_ignores_padding(norm, positions):
+    """The logits depend neither on the number of padding tokens nor on their embedding."""
     config = small(norm=norm, positions=positions)
     params, words = model(config), TARGET != 0
-    logits, repainted = logits_of(params, config), lambda E: np.where(np.eye(7, 1), 1e3, E)
+    logits = logits_of(params, config)
     longer = np.pad(SOURCE, ((0, 0), (0, 3))), np.pad(TARGET, ((0, 0), (0, 2)))
     alone = logits_of(params, config, SOURCE[1:, :2], TARGET[1:, :2], padding_id=None)
-    other = logits_of(replaced(params, "embedding.E", repainted), config)
+    other_padding = replaced(params, "embedding.E", lambda E: np.where(np.eye(7, 1), 1e3, E))
+    other = logits_of(other_padding, config)
     for found, expected in (
         (logits_of(params, config, *longer)[:, :3], logits),
         (alone, logits[1:, :2]),
         (other[words][:, 1:], logits[words][:, 1:]),
     ):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
-    seen = logits_of(params, config, padding_id=None)
-    assert (abs(seen - logits)[1] > 1e-6).any(axis=-1).all()  # and without the masks it does change
+    unmasked = logits_of(params, config, padding_id=None)
+    assert (abs(unmasked - logits)[1] > 1e-6).any(axis=-1).all()  # without masks, the padding matters
 
 
-def test_a_sentence_of_padding_only_is_finite_and_disturbs_no_other():
+def test_transformer_sentence_of_padding_only_is_finite():
     config = small()
     params, source, target = model(config), np.array([[0, 0, 0], [1, 2, 0]]), np.array([[0, 0], [3, 4]])
     logits, cache = npf.transformer_forward(source, target, params, config, padding_id=0)
@@ -132,82 +135,86 @@ def test_a_sentence_of_padding_only_is_finite_and_disturbs_no_other():
 
 
 @NORMS
-def test_dropout_is_on_embeddings_and_every_sub_layer_and_only_with_an_rng(norm):
+def test_transformer_dropout_on_embeddings_and_every_sublayer(norm):
     config = small(norm=norm, dropout=0.4)
-    params, still = model(config), logits_of(model(config), config, padding_id=None)
+    params = model(config)
+    without_rng = logits_of(params, config, padding_id=None)
     logits, cache = npf.transformer_forward(SOURCE, TARGET, params, config, rng=np.random.default_rng(1))
-    assert (logits != still).all()
+    assert (logits != without_rng).all()
     without = config._replace(dropout=0.0)
-    assert (logits_of(params, without, padding_id=None, rng=np.random.default_rng(1)) == still).all()
+    assert (logits_of(params, without, padding_id=None, rng=np.random.default_rng(1)) == without_rng).all()
     caches = [cache.source, cache.target]
     for block in (*cache.encoder.blocks, *cache.decoder.blocks):
-        caches += [own for name, own in block._asdict().items() if name.startswith("residual")]
-    draws = [own.dropout for own in caches]
+        caches += [part for name, part in block._asdict().items() if name.startswith("residual")]
+    draws = [part.dropout for part in caches]
     assert [draw.keep.shape[-2] for draw in draws] == [4, 3] + 4 * [4] + 6 * [3]
     assert {draw.rate for draw in draws} == {0.4}
     assert len({draw.keep.tobytes() for draw in draws}) == len(draws)
 
 
-def test_dropped_entries_are_of_the_embeddings_with_their_positions():
-    """Without blocks: what is dropped of embedding + position is zero, and the rest twice as large."""
+def test_transformer_dropout_follows_sum_with_positions():
+    """Without blocks, dropped entries of embedding + position are zero, and kept entries are doubled."""
     config = small(dropout=0.5, n_layers=0)
     params = model(config)
     _, cache = npf.transformer_forward(SOURCE, TARGET, params, config, rng=np.random.default_rng(0))
     x, keep = cache.logits.x, cache.target.dropout.keep
-    whole = 2 * params.embedding.E[TARGET] + npf.positional_encoding(3, 4)
-    np.testing.assert_allclose(x, 2 * whole * keep, rtol=1e-14)
+    embedded = 2 * params.embedding.E[TARGET] + npf.positional_encoding(3, 4)
+    np.testing.assert_allclose(x, 2 * embedded * keep, rtol=1e-14)
     assert 0 < keep.sum() < keep.size
 
 
-# --- greedy decoding: the likeliest token of the whole model, and the work of one query --------------
+# --- greedy decoding: the likeliest token of the whole model, at the cost of one query ---------------
 
 BATCH = np.random.default_rng(0).integers(1, VOCAB_SIZE, size=(10, 5))
-BATCH *= np.arange(5) < np.array([5, 2, 3, 4, 5, 1, 5, 3, 2, 4])[:, None]  # 0 behind the shorter ones
+BATCH *= np.arange(5) < np.array([5, 2, 3, 4, 5, 1, 5, 3, 2, 4])[:, None]  # 0 after the shorter ones
 WORK = ("tied_logits_forward", "encoder_forward", "attention_forward", "linear_forward")
 
 
-def talkative_model(config):
-    """A last norm whose gammas have both signs: the likeliest next word is seldom the last one again."""
+def varied_model(config):
+    """Return a model whose last gammas have both signs, so that it seldom repeats the last token."""
     last = "decoder.norm.gamma" if config.norm == "pre" else "decoder.blocks.1.norm_3.gamma"
     return replaced(model(config, size=0.1), last, lambda gamma: 2 * array(*gamma.shape, seed=65))
 
 
-def watched_decode(*args, **options):
-    """The ids, and the arguments of every call of the functions in WORK."""
-    seen = {name: Mock(wraps=getattr(decoding, name)) for name in WORK}
-    with patch.multiple(decoding, **seen):
+def recorded_decode(*args, **options):
+    """Return the ids, and the arguments of every call of the functions in WORK."""
+    mocks = {name: Mock(wraps=getattr(decoding, name)) for name in WORK}
+    with patch.multiple(decoding, **mocks):
         ids = npf.greedy_decode(*args, **options)
-    return ids, *([call.args for call in seen[name].call_args_list] for name in WORK)
+    return ids, *([call.args for call in mocks[name].call_args_list] for name in WORK)
 
 
 @NORMS
 @POSITIONS
-@together("padding_id", [0, None, 4])  # 4 is said on the way
-def test_a_new_token_is_the_likeliest_of_the_whole_model_and_costs_one_query(norm, positions, padding_id):
-    """Half of the ids as the stop: rows stop early, late, together and never, and say it from there on."""
-    sizes = {"d_model": 8, "d_ff": 12, "n_heads": 4}  # another number of heads than of layers
+@pytest.mark.parametrize("padding_id", [0, None, 4])  # 4 is also a generated token
+def test_greedy_decode_equals_whole_model_with_one_query(norm, positions, padding_id):
+    """Use half of the ids as stop_id: rows stop early, late, together or never, then repeat stop_id."""
+    sizes = {"d_model": 8, "d_ff": 12, "n_heads": 4}  # n_heads differs from n_layers
     config = small(**sizes, norm=norm, positions=positions, activation="gelu", attention_bias=True)
-    params, options = talkative_model(config), {"start_id": 1, "padding_id": padding_id}
-    spoken, ends = set(), set()
+    params, options = varied_model(config), {"start_id": 1, "padding_id": padding_id}
+    generated_ids, ends = set(), set()
     for stop_id, max_length in [(0, 1), *((word, 9) for word in (0, 2, 4, 6))]:
         options |= {"stop_id": stop_id, "max_length": max_length}
-        ids, last, encoded, attended, multiplied = watched_decode(BATCH, params, config, **options)
+        ids, last, encoded, attended, multiplied = recorded_decode(BATCH, params, config, **options)
         n, logits = ids.shape[1], np.concatenate([x for x, _ in last], axis=1) @ params.embedding.E.T
         expected = logits_of(params, config, BATCH, np.insert(ids[:, :-1], 0, 1, axis=1), padding_id)
         np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-13)
-        stops = np.cumsum(ids == stop_id, axis=1)  # 1 where a row stops, more behind it
+        stops = np.cumsum(ids == stop_id, axis=1)  # 1 at the first stop, more after it
         np.testing.assert_array_equal(ids, np.where(stops > 1, stop_id, expected.argmax(axis=-1)))
-        assert n == max_length or stops[:, -1].min() == 1, "it ends where the last row stops"
+        assert n == max_length or stops[:, -1].min() == 1, "decoding ends when the last row stops"
         assert len(encoded) == 1 and len(last) == n
         queries_and_keys = [(q.shape[-2], k.shape[-2]) for q, k, _ in attended]
-        assert queries_and_keys == [(1, keys) for t in range(1, n + 1) for keys in 2 * (t, 5)]  # own, source
+        assert queries_and_keys == [
+            (1, keys) for t in range(1, n + 1) for keys in 2 * (t, 5)
+        ]  # self-attention, cross-attention
         rows = [x.shape[-2] for x, *_ in multiplied]
-        assert rows == 4 * [5] + (len(rows) - 4) * [1]  # the memory's keys and values once for each block
-        spoken, ends = spoken | {*ids.flat}, ends | {(n, len({*stops[:, -1]}) > 1)}
-    assert len(spoken) >= 4 and (9, True) in ends, "a model that says the same all the time proves nothing"
+        assert rows == 4 * [5] + (len(rows) - 4) * [1]  # keys and values of the memory, once per block
+        generated_ids |= {*ids.flat}
+        ends.add((n, len({*stops[:, -1]}) > 1))
+    assert len(generated_ids) >= 4 and (9, True) in ends, "the model must generate different tokens"
 
 
-def test_a_length_that_is_never_reached_takes_no_memory():
+def test_greedy_decode_large_max_length_needs_no_memory():
     decode = partial(npf.greedy_decode, SOURCE[:1], model(small()), small(), start_id=1)
     [[first]] = decode(stop_id=0, max_length=1)
     assert decode(stop_id=first, max_length=10**9).tolist() == [[first]]
@@ -216,9 +223,9 @@ def test_a_length_that_is_never_reached_takes_no_memory():
 # --- greedy decoding: the edges ---------------------------------------------------------------------
 
 
-@together("dtype", [np.float32, np.float64])
-@together("shape", [(5,), (1, 5), (2, 2, 5), (0, 5), (0, 0), (2, 0)])
-def test_decoding_takes_any_leading_axes_and_any_source_and_gives_ids(dtype, shape):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (2, 2, 5), (0, 5), (0, 0), (2, 0)])
+def test_greedy_decode_accepts_any_leading_axes(dtype, shape):
     config = small(d_model=8, d_ff=12, norm="pre", positions="learned")
     params = npf.init_transformer(VOCAB_SIZE, config, np.random.default_rng(0), dtype=dtype)
     source, leading = np.resize(BATCH, shape), shape[:-1]

@@ -1,3 +1,5 @@
+"""Trees of arrays: map, leaves, save, load."""
+
 import functools
 import io
 import os
@@ -24,24 +26,24 @@ class Pair(NamedTuple):
 TREE = Pair((np.arange(3.0), Pair(np.ones((2, 2), np.float32))), np.array([True, False]))
 
 
-def test_tree_map_keeps_the_types_and_the_gaps():
+def test_tree_map_keeps_types_and_none():
     mapped = tree_map(lambda a: a * 2, TREE)
     assert isinstance(mapped, Pair) and isinstance(mapped.W[1], Pair) and mapped.W[1].b is None
     assert mapped.W[0].tolist() == [0, 2, 4]
 
 
-def test_tree_map_over_three_trees_takes_the_same_place_of_each():
+def test_tree_map_over_three_trees():
     a, b, c = (Pair(np.array(x), (np.array(10 * x),)) for x in (1.0, 2.0, 3.0))
     assert tree_map(lambda x, y, z: x + y * z, a, b, c) == Pair(7.0, (610.0,))
 
 
-def test_leaves_are_named_by_their_path_and_skip_none():
+def test_leaves_have_paths_and_skip_none():
     assert [path for path, _ in leaves(TREE)] == ["W.0", "W.1.W", "b"]
     assert [path for path, _ in leaves(np.ones(2))] == [""]
 
 
 @pytest.mark.parametrize("name", ["weights", "weights.npz", "weights.v1"])
-def test_a_tree_comes_back_from_its_file_to_the_bit(tmp_path, name):
+def test_save_and_load_round_trip_is_exact(tmp_path, name):
     save(tmp_path / name, TREE)
     back = load(tmp_path / name, tree_map(np.zeros_like, TREE))
     for (path, a), (same_path, b) in zip(leaves(TREE), leaves(back), strict=True):
@@ -49,15 +51,15 @@ def test_a_tree_comes_back_from_its_file_to_the_bit(tmp_path, name):
     assert [file.suffix for file in tmp_path.iterdir()] == [".npz"]
 
 
-def test_a_bare_array_and_a_number_are_trees_too(tmp_path):
+def test_save_and_load_of_array_and_number(tmp_path):
     save(tmp_path / "array", np.arange(3))
     assert load(tmp_path / "array", np.zeros(3, int)).tolist() == [0, 1, 2]
     save(tmp_path / "state", (7, 0.5))
     assert load(tmp_path / "state", (0, 0.0)) == (7, 0.5)
 
 
-def test_an_interrupted_save_leaves_the_older_file(tmp_path, monkeypatch):
-    """What is written is on the disk before it has the name."""
+def test_save_interrupted_keeps_older_file(tmp_path, monkeypatch):
+    """The data is on the disk before the file gets its name."""
     save(tmp_path / "weights", (np.ones(2),))
 
     def full_disk(number):
@@ -71,7 +73,7 @@ def test_an_interrupted_save_leaves_the_older_file(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_load_refuses_what_is_not_its_file(tmp_path):
+def test_load_rejects_broken_files(tmp_path):
     save(tmp_path / "whole", Pair(np.ones(500)))
     (tmp_path / "half.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:2000])
     (tmp_path / "text.npz").write_text("not an archive")
@@ -82,11 +84,11 @@ def test_load_refuses_what_is_not_its_file(tmp_path):
         load(tmp_path / "absent", Pair(np.ones(2)))
 
 
-# Files that others write at the same time, damage, or pack to do harm
+# Files that another process writes at the same time, and damaged or malicious files
 
 
-def test_any_number_of_threads_save_to_one_path(tmp_path):
-    """Every file that a reader sees is one that somebody saved, whole."""
+def test_save_from_many_threads_is_atomic(tmp_path):
+    """A reader always finds one complete file."""
     path, like = tmp_path / "weights", (np.zeros(5000), np.zeros(3))
     save(path, like)
 
@@ -106,7 +108,7 @@ def test_any_number_of_threads_save_to_one_path(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks and signals are POSIX's")
-def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
+def test_save_removes_temporary_file_of_killed_save(tmp_path):
     killed = """
 import os, signal, numpy as np, npformer
 os.fsync = lambda number: os.kill(os.getpid(), signal.SIGKILL)
@@ -116,7 +118,7 @@ npformer.save("weights", (np.ones(2),))
     fcntl, (left,) = pytest.importorskip("fcntl"), tmp_path.iterdir()
     assert process.returncode == -signal.SIGKILL and left.suffix == ".part"
     save(tmp_path / "others", (np.ones(2),))
-    with open(left) as file:  # as if that save were still at work
+    with open(left) as file:  # a lock shows that a save is still running
         fcntl.flock(file, fcntl.LOCK_EX)
         save(tmp_path / "weights", (np.ones(2),))
     assert left.exists()
@@ -126,7 +128,7 @@ npformer.save("weights", (np.ones(2),))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links and modes are POSIX's")
-def test_a_link_is_followed_and_the_mode_is_kept(tmp_path):
+def test_save_follows_link_and_keeps_mode(tmp_path):
     (tmp_path / "inside").mkdir()
     real, link = tmp_path / "inside" / "real.npz", tmp_path / "link.npz"
     save(real, (np.ones(2),))
@@ -141,7 +143,7 @@ def test_a_link_is_followed_and_the_mode_is_kept(tmp_path):
 
 
 def archive_of(**entries):
-    """An archive with these bytes under these names."""
+    """Return an archive with these bytes under these names."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in entries.items():
@@ -150,15 +152,18 @@ def archive_of(**entries):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_flipped_bit_gives_our_error_or_the_right_values(tmp_path, packed):
+def test_load_detects_flipped_bits(tmp_path, packed):
+    """A damaged file raises an error of load, or gives the correct values."""
     like = Pair(np.arange(40.0), Pair(np.ones((2, 2), np.float32), np.array(3)))
     path, loaded, rng = tmp_path / "weights.npz", 0, np.random.default_rng(0)
     save(path, like)
     if packed:
         np.savez_compressed(path, **dict(leaves(like)))
-    whole = path.read_bytes()
-    for bit in rng.choice(8 * len(whole), 600, replace=False).tolist():
-        path.write_bytes(whole[: bit // 8] + bytes([whole[bit // 8] ^ 1 << bit % 8]) + whole[bit // 8 + 1 :])
+    original = path.read_bytes()
+    for bit in rng.choice(8 * len(original), 600, replace=False).tolist():
+        byte = bit // 8
+        flipped = bytes([original[byte] ^ 1 << bit % 8])
+        path.write_bytes(original[:byte] + flipped + original[byte + 1 :])
         try:
             back = load(path, like)
         except ValueError as error:
@@ -171,6 +176,7 @@ def test_a_flipped_bit_gives_our_error_or_the_right_values(tmp_path, packed):
 
 
 def header(shape, dtype="'<f8'", size=None, version=1):
+    """Return the header of an .npy file, possibly with a wrong size."""
     text = f"{{'descr': {dtype}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     length = (len(text) if size is None else size).to_bytes(2 * version, "little")
     return b"\x93NUMPY" + bytes([version, 0]) + length + text
@@ -189,13 +195,13 @@ def header(shape, dtype="'<f8'", size=None, version=1):
         (b"", "EOF: reading magic string"),
     ],
 )  # fmt: skip
-def test_what_an_entry_claims_is_compared_before_it_is_believed(tmp_path, content, message):
+def test_load_rejects_wrong_headers(tmp_path, content, message):
     (tmp_path / "weights.npz").write_bytes(archive_of(W=content))
     with pytest.raises(ValueError, match=rf"^load: .*{message}"):
         load(tmp_path / "weights", Pair(np.ones(3)))
 
 
-def test_a_small_file_that_unpacks_to_much_takes_no_memory(tmp_path):
+def test_load_of_zip_bomb_needs_no_memory(tmp_path):
     for claims in (header("(3,)"), header("(6250000,)"), header("(3,)", size=2**31, version=2)):
         (tmp_path / "bomb.npz").write_bytes(archive_of(W=claims + bytes(50_000_000)))
         tracemalloc.start()
@@ -205,7 +211,7 @@ def test_a_small_file_that_unpacks_to_much_takes_no_memory(tmp_path):
         tracemalloc.stop()
 
 
-def test_other_ways_of_packing_are_refused(tmp_path):
+def test_load_rejects_unusual_archives(tmp_path):
     whole = header("(3,)") + bytes(24)
     with zipfile.ZipFile(tmp_path / "weights.npz", "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("W.npy", whole)
@@ -215,7 +221,7 @@ def test_other_ways_of_packing_are_refused(tmp_path):
             load(tmp_path / name, Pair(np.ones(3)))
 
 
-def test_what_numpy_wrote_is_read(tmp_path):
+def test_load_reads_files_of_numpy(tmp_path):
     columns = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     np.savez(tmp_path / "plain.npz", W=columns, b=np.array(True))
     back = load(tmp_path / "plain", Pair(np.zeros((2, 3)), np.array(False)))
@@ -225,7 +231,7 @@ def test_what_numpy_wrote_is_read(tmp_path):
     assert back[0].shape == (0, 3) and back[1].tolist() == [0, 1]
 
 
-def test_a_tree_too_deep_is_refused_in_our_words(tmp_path):
+def test_functions_reject_tree_nested_too_deep(tmp_path):
     tree = functools.reduce(lambda branch, _: (branch,), range(5000), np.ones(1))
     for name, call in {
         "tree_map": lambda: tree_map(np.copy, tree),

@@ -1,14 +1,14 @@
-"""The encoder block on a GPU: CuPy's time over NumPy's on this machine's CPU.
+"""Measure the encoder block on a GPU: the time of CuPy divided by that of NumPy on the same machine's CPU.
 
     uv run --extra cuda12 python tests/benchmarks/gpu.py             (or cuda13)
-    … tests/benchmarks/gpu.py --write                    and the figures go into figures/data/gpu.json
+    … tests/benchmarks/gpu.py --write                    also writes figures/data/gpu.json
 
-Wall clock. A variant is warmed up, then called again and again for some time, and the device is idle at both
-readings of the clock. The variants of a case take turns, round after round; every figure is a median over
-the rounds. NumPy uses the threads that it would use for you; CuPy has no TF32. Before anything is timed, the
-two must agree on the numbers. Without a GPU nothing is measured and the exit status is 1.
+The script measures wall-clock time. It warms up each variant, then calls it for some time. The device is idle
+at both readings of the clock. The variants of a case take turns for several rounds, and every result is a
+median over the rounds. NumPy uses its default number of threads. CuPy does not use TF32. Before the
+measurement, the two results must agree. Without a GPU nothing is measured, and the exit status is 1.
 
-figures/data/gpu.json, which nobody writes but --write:
+Only --write writes figures/data/gpu.json:
 
     machine     gpu, cpu, cores, python, numpy, cupy
     block       the encoder block forward + backward; a list of
@@ -35,7 +35,8 @@ from npformer.backend import _why_no_cupy
 
 RESULTS = Path(__file__).resolve().parents[2] / "figures" / "data" / "gpu.json"
 CONFIG = npf.TransformerConfig(dropout=0.0, attention_bias=True)  # the paper's base model
-CASES = [("block", {"size": "base"}, 8, 128), ("block", {"size": "long"}, 1, 1024)]  # part, its name, B, T
+# (part of the file, its name, B, T)
+CASES = [("block", {"size": "base"}, 8, 128), ("block", {"size": "long"}, 1, 1024)]
 CASES += [("growth", {}, 1, 2**k) for k in range(3, 12)]
 TOLERANCE = {"float32": 1e-2, "float64": 1e-9}
 
@@ -44,67 +45,71 @@ TOLERANCE = {"float32": 1e-2, "float64": 1e-9}
 
 
 def seconds_per_call(run, synchronise, seconds):
-    """The time of one call, from a run of calls that lasts about so many seconds; the device ends idle.
+    """Return the time of one call, measured with calls for about this many seconds.
 
-    A GPU works on after a call returns, hence the waiting at both ends.
+    A call returns before the GPU has finished, so the function waits for the device at both ends.
     """
-    run()  # kernels are compiled and memory is taken at the first call
+    run()  # The first call compiles kernels and allocates memory.
     calls = 1
-    for _ in range(2):  # first one call, which tells how many there is time for
+    for _ in range(2):  # The first measurement, of one call, determines the number of calls of the second.
         synchronise()
         start = time.perf_counter()
         for _ in range(calls):
             run()
         synchronise()
-        each = (time.perf_counter() - start) / calls
-        calls = max(1, round(seconds / max(each, 1e-6)))
-    return each
+        seconds_of_one = (time.perf_counter() - start) / calls
+        calls = max(1, round(seconds / max(seconds_of_one, 1e-6)))
+    return seconds_of_one
 
 
-# What is timed
+# What is measured
 
 
 def forward_and_backward(x, dy, params):
+    """Return the output of the encoder block and its gradients."""
     y, cache = npf.encoder_block_forward(x, params, CONFIG)
     return y, npf.encoder_block_backward(dy, cache)
 
 
 def length(tree):
+    """Return the Euclidean length of all arrays of a tree together."""
     return sum(float((leaf * leaf).sum()) for _, leaf in npf.leaves(tree)) ** 0.5
 
 
 def measured(B, T, dtype, options, synchronise):
-    """One entry of `block` or `growth`; what does not give NumPy's numbers is not timed.
+    """Return one entry of `block` or `growth`, after a check that CuPy gives NumPy's numbers.
 
-    All arrays count as one, by their length as a vector: where a ReLU's input is zero but for rounding, two
-    right answers differ in one token's share of the gradient, and a wrong answer differs everywhere.
+    The check compares all arrays together, by their length as one vector. Where the input of a ReLU is zero
+    up to rounding, two correct results differ in the gradient of one token. A wrong result differs
+    everywhere.
     """
     rng = np.random.default_rng(0)
     x, dy = rng.standard_normal((2, B, T, CONFIG.d_model)).astype(dtype)
-    here = x, dy, npf.init_encoder_block(CONFIG, rng, dtype=dtype)
-    there = npf.to_backend(here, "cupy")
-    found, expected = npf.to_numpy(forward_and_backward(*there)), forward_and_backward(*here)
+    on_host = x, dy, npf.init_encoder_block(CONFIG, rng, dtype=dtype)
+    on_device = npf.to_backend(on_host, "cupy")
+    found = npf.to_numpy(forward_and_backward(*on_device))
+    expected = forward_and_backward(*on_host)
     error = length(npf.tree_map(np.subtract, found, expected)) / length(expected)
     if not error <= TOLERANCE[dtype]:
         raise SystemExit(f"CuPy is off by {error:.1e} in {dtype}: nothing worth timing")
 
     times = {"cupy": [], "numpy": []}
     for _ in range(options.rounds):
-        for name, arguments, wait in (("cupy", there, synchronise), ("numpy", here, lambda: None)):
+        for name, arguments, wait in (("cupy", on_device, synchronise), ("numpy", on_host, lambda: None)):
             run = functools.partial(forward_and_backward, *arguments)
             times[name].append(seconds_per_call(run, wait, options.seconds))
-    ratios = [ours / its for ours, its in zip(times["cupy"], times["numpy"], strict=True)]
+    ratios = [cupy / numpy for cupy, numpy in zip(times["cupy"], times["numpy"], strict=True)]
     sizes = {name: getattr(CONFIG, name) for name in ("d_model", "d_ff", "n_heads")}
-    seconds = {name: statistics.median(found) for name, found in times.items()}
+    seconds = {name: statistics.median(rounds) for name, rounds in times.items()}
     ratio = {"numpy": statistics.median(ratios)}
     return {"B": B, "T": T, **sizes, "dtype": dtype, "seconds": seconds, "ratio": ratio}
 
 
-# Where it ran
+# The machine
 
 
 def machine(cupy):
-    """The names and versions of what the figures depend on most."""
+    """Return the hardware and the versions on which the results depend most."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     cpus = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -119,6 +124,7 @@ def machine(cupy):
 
 
 def main():
+    """Measure all cases, and return an error message or 0."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--rounds", type=int, default=5, help="how often the variants take turns (5)")

@@ -1,23 +1,25 @@
-"""Times of npformer, of what is plainer, and of PyTorch, each measured in one run.
+"""Measure the time of npformer, of plain NumPy code and of PyTorch in one run.
 
     uv run python tests/benchmarks/run.py                            speed: the gates, without PyTorch
     uv run python tests/benchmarks/run.py --torch PYTHON             PYTHON is an interpreter that has torch
     uv run python tests/benchmarks/run.py growth --write           figures/make.py draws it
     uv run python tests/benchmarks/run.py check --torch PYTHON --write
 
-One thread, CPU time. Every variant runs in a fresh process (this script with --one), the variants of a case
-in turn, round after round; every figure is a median. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses the
-kernel that it would choose for you. --write puts what was measured into its place:
+The script measures CPU time with one thread. Every variant runs in a new process (this script with --one).
+The variants of a case take turns for several rounds, and every result is a median. OPENBLAS_CORETYPE is
+unset, so OpenBLAS chooses its default kernel. --write writes the results to a file:
 
-speed   a case's time, and its ratios to plain NumPy or bare matrix products and to PyTorch; into PAGE.
-growth  an encoder's forward + backward as the sentence, the hidden layer and the depth grow, beside a
-        prediction that knows no measurement of it: the multiplications that npformer.lessons.costs counts,
-        three times (once forward, twice backward), at the speed of one bare 512 × 512 × 512 product of the
-        same run; into figures/data/growth.json.
-check   the same five functions on the same float64 arrays, checked by gradcheck and torch.autograd.gradcheck
-        as they come, and gradcheck of a model of seven million weights; into tests/data/gradcheck_cost.json.
-        torch compares the whole Jacobian, 6 digits deep, with two forward calls an entry and a backward call
-        for each output; npformer what one random d_output sends back, 8 digits deep, with six calls an entry.
+speed   The time of each case, its ratio to plain NumPy or to the bare matrix products, and to PyTorch.
+        --write changes PAGE.
+growth  The time of an encoder's forward and backward pass as sentence length, hidden layer and depth grow.
+        The prediction next to it uses the multiplications that npformer.lessons.costs counts, three times
+        (once forward, twice backward), at the speed of one bare 512 × 512 × 512 product of the same run.
+        --write changes figures/data/growth.json.
+check   The time of gradcheck and of torch.autograd.gradcheck, with default settings, for the same five
+        functions and float64 arrays; and of gradcheck for a model with seven million weights. torch compares
+        the whole Jacobian to 6 digits, with two forward calls per entry and one backward call per output.
+        npformer compares the gradient for one random d_output to 8 digits, with six calls per entry. --write
+        changes tests/data/gradcheck_cost.json.
 """
 
 import argparse
@@ -42,7 +44,7 @@ HEAD = (
     "| float32 unless said, one thread | CPU time | ÷ plain NumPy, or bare products | ÷ PyTorch |",
     "|---|---|---|---|",
 )
-# name, case, whether there is something plainer to be held against, gates for that ratio and for PyTorch's
+# (name, case, whether plain code exists, largest ratio to plain code, largest ratio to PyTorch)
 CASES = [
     (f"position table {n:,} × {d}, {dtype}", f"table:{n}:{d}:{dtype}", True, gate, 1.00)
     for n, d, gate in ((50, 8, 1.00), (512, 512, 0.60), (8192, 512, 0.30), (131072, 512, 0.30))
@@ -61,7 +63,7 @@ SWEEPS = {
     "d_ff": [128, 256, 512, 1024, 2048, 4096],
     "n_layers": [1, 2, 4, 8, 12],
 }
-CHECKED = {  # of how many entries; the function and its arrays
+CHECKED = {  # (number of entries, the function and its arrays)
     "linear, 6 × 8 by 16": (192, "linear x W_1 b_1"),
     "softmax, 6 × 8": (48, "softmax x"),
     "layer norm, 6 × 8": (64, "layer_norm x gamma beta"),
@@ -69,29 +71,32 @@ CHECKED = {  # of how many entries; the function and its arrays
     "attention, 2 heads of 6 × 8": (288, "attention q k v"),
 }
 
-# What is timed: a case's function for a variant, "npformer", "plain" or "torch".
+# What is measured: the function of a case for a variant, "npformer", "plain" or "torch".
 
 
 def table(variant, n, d, dtype):
+    """Return a function that computes the position table."""
     n, d, xp = int(n), int(d), importlib.import_module("torch" if variant == "torch" else "numpy")
     kind = getattr(xp, dtype)
-    # in PyTorch of the table's own type, as most tutorials have them: in float32 up to 5e-4 off
-    of_angles = None if xp is np else kind  # NumPy makes float64 of whole numbers
+    # In PyTorch the angles have the dtype of the table, as in most tutorials. In float32 the error is up to
+    # 5e-4. NumPy computes the angles in float64.
+    dtype_of_angles = None if xp is np else kind
 
-    def made():  # all angles, then their sines, then their cosines
-        turn = 10000 ** (xp.arange(0, d, 2, dtype=of_angles) / d)
-        angles = xp.arange(n, dtype=of_angles)[:, None] / turn
+    def compute():
+        turn = 10000 ** (xp.arange(0, d, 2, dtype=dtype_of_angles) / d)
+        angles = xp.arange(n, dtype=dtype_of_angles)[:, None] / turn
         table = xp.empty((n, d), dtype=kind)
         table[:, 0::2], table[:, 1::2] = xp.sin(angles), xp.cos(angles)
 
     if variant == "npformer":
         from npformer import positional_encoding
 
-        made = partial(positional_encoding, n, d, dtype=kind)
-    return made
+        return partial(positional_encoding, n, d, dtype=kind)
+    return compute
 
 
 def block(variant, size):
+    """Return a function that computes the encoder block forward and backward."""
     B, T, d, f, h = SIZES[size]
     x, dy = np.random.default_rng(0).normal(size=(2, B, T, d)).astype(np.float32)
     if variant == "npformer":
@@ -115,7 +120,7 @@ def block(variant, size):
 
 
 def products(shapes):
-    """The bare matrix products, each into its own array made beforehand."""
+    """Return a function that computes bare matrix products into arrays that exist before the measurement."""
     rng = np.random.default_rng(2)
     pairs = [tuple(rng.normal(size=shape).astype(np.float32) for shape in pair) for pair in shapes]
     outs = [np.matmul(a, b) for a, b in pairs]
@@ -123,7 +128,7 @@ def products(shapes):
 
 
 def growth(variant, n, d_ff, n_layers):
-    """A growing encoder; of the plain variant the product that its prediction is counted in."""
+    """Return a function for an encoder of this size, or the product that is the unit of the prediction."""
     if variant == "plain":
         return products([((512, 512), (512, 512))])
     import npformer as npf
@@ -135,13 +140,14 @@ def growth(variant, n, d_ff, n_layers):
 
 
 def growing(d_ff, n_layers):
+    """Return the config of the growing encoder."""
     from npformer import TransformerConfig
 
     return TransformerConfig(d_model=256, d_ff=int(d_ff), n_heads=4, n_layers=int(n_layers))
 
 
 def check(variant, what):
-    """A gradient check, which gives the number of its forward calls."""
+    """Return a function that checks a gradient and returns the number of its forward calls."""
     operation, *names = what.split()
     n, d, f = np.random.default_rng(0).standard_normal, 8, 16
     arrays = {"x": n((6, d)), "W_1": n((d, f)), "b_1": n(f), "W_2": n((f, d)), "b_2": n(d)}
@@ -168,18 +174,23 @@ def check(variant, what):
 
 
 def counting(forward, test):
-    """Calls `test` of the forward, which must pass, and gives how often it called it."""
+    """Return a function that runs `test`, which must pass, and returns how often it called `forward`."""
 
     def run():
         calls = []
-        assert test(lambda *args: calls.append(1) or forward(*args))
+
+        def counted(*args):
+            calls.append(args)
+            return forward(*args)
+
+        assert test(counted)
         return len(calls)
 
     return run
 
 
 def large():
-    """What it costs to check a whole Transformer along three directions an array; here, once."""
+    """Measure once what it costs to check a whole Transformer with three directions per array."""
     import npformer as npf
 
     config = npf.TransformerConfig(n_layers=1)
@@ -197,24 +208,26 @@ def large():
 
 
 def one(case, variant, seconds):
-    """The median CPU seconds of one call, of all its threads; and the number that a call gives, or 0."""
+    """Return the median CPU seconds of one call over all threads, and the call's integer or 0."""
     name, *options = case.split(":")
     run = {"table": table, "block": block, "growth": growth, "check": check}[name](variant, *options)
-    often = range(math.ceil(1e-3 / min(timeit.repeat(run, number=1, repeat=3))))  # a millisecond a reading
+    repetitions = range(
+        math.ceil(1e-3 / min(timeit.repeat(run, number=1, repeat=3)))
+    )  # at least a millisecond per reading
     times, stop = [], time.perf_counter() + seconds
     while time.perf_counter() < stop or len(times) < 5:
         start = time.process_time()
-        for _ in often:
-            gives = run()
-        times.append((time.process_time() - start) / len(often))
-    return statistics.median(times), gives if isinstance(gives, int) else 0
+        for _ in repetitions:
+            returned = run()
+        times.append((time.process_time() - start) / len(repetitions))
+    return statistics.median(times), returned if isinstance(returned, int) else 0
 
 
 # The rounds and the tables.
 
 
-def asked(python, case, variant, options):
-    """What `one` says in a fresh process."""
+def measure_one(python, case, variant, options):
+    """Return the result of `one` in a new process."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     environment = os.environ | threads | {"PYTHONPATH": str(ROOT)}
     environment.pop("OPENBLAS_CORETYPE", None)
@@ -223,30 +236,33 @@ def asked(python, case, variant, options):
 
 
 def measure(case, variants, options):
-    """Of every variant, {variant: its Python}, the times of all rounds and what a call gives."""
+    """Return, for every variant of {variant: its Python}, the times of all rounds and a call's integer."""
     found = {variant: [] for variant in variants}
     for _ in range(options.rounds):
         for variant, python in variants.items():
-            found[variant].append(asked(python, case, variant, options))
+            found[variant].append(measure_one(python, case, variant, options))
     return {variant: ([seconds for seconds, _ in rows], rows[0][1]) for variant, rows in found.items()}
 
 
 def speed(options):
-    """Put the measured rows into the page; those of the other cases stay as they are."""
+    """Return the page with the measured rows; rows of other cases do not change."""
     print("\n".join(HEAD))
     rows = {}
     for name, case, plainer, *gates in CASES:
         if options.only not in name:
             continue
-        others = {"plain": sys.executable if plainer else None, "torch": options.torch}
-        variants = {"npformer": sys.executable} | {name: python for name, python in others.items() if python}
-        (ours, _), *_ = (found := measure(case, variants, options)).values()
+        other_variants = {"plain": sys.executable if plainer else None, "torch": options.torch}
+        variants = {"npformer": sys.executable} | {
+            name: python for name, python in other_variants.items() if python
+        }
+        found = measure(case, variants, options)
+        seconds, _ = found["npformer"]
         ratios = [
-            statistics.median(np.divide(ours, found[variant][0])) if variant in found else None
-            for variant in others
+            statistics.median(np.divide(seconds, found[variant][0])) if variant in found else None
+            for variant in other_variants
         ]
         cells = " | ".join(map(cell, ratios, gates))
-        rows[name] = f"| {name} | {1e3 * statistics.median(ours):.3g} ms | {cells} |"
+        rows[name] = f"| {name} | {1e3 * statistics.median(seconds):.3g} ms | {cells} |"
         print(rows[name], flush=True)
     before, rest = PAGE.read_text(encoding="utf-8").split(START)
     table, after = rest.split(END)
@@ -257,18 +273,22 @@ def speed(options):
 
 
 def cell(ratio, gate):
+    """Return the text of a ratio, with its largest allowed value."""
     if ratio is None:
         return "–"
-    verdict = "" if gate is None else (" ✓" if ratio <= gate else " ✗") + f" (at most {gate:.2f})"
-    return f"{ratio:.2f}{verdict}"
+    if gate is None:
+        return f"{ratio:.2f}"
+    sign = "✓" if ratio <= gate else "✗"
+    return f"{ratio:.2f} {sign} (at most {gate:.2f})"
 
 
 def grown(options):
+    """Measure the growth, and return the file and its text."""
     from npformer import encoder_block_multiplications
 
     result, both = {}, dict.fromkeys(("npformer", "plain"), sys.executable)
     for argument, values in SWEEPS.items():
-        told = result[argument] = {"value": values, "measured_s": [], "predicted_s": []}
+        curve = result[argument] = {"value": values, "measured_s": [], "predicted_s": []}
         for value in values:
             n, d_ff, n_layers = ({"n": 128, "d_ff": 1024, "n_layers": 1} | {argument: value}).values()
             found = measure(f"growth:{n}:{d_ff}:{n_layers}", both, options)
@@ -276,12 +296,13 @@ def grown(options):
             count = 3 * n_layers * encoder_block_multiplications(n, growing(d_ff, n_layers)).total
             predicted = count * product / 512**3
             for name, seconds in (("measured_s", measured), ("predicted_s", predicted)):
-                told[name].append(float(f"{seconds:.4g}"))
+                curve[name].append(float(f"{seconds:.4g}"))
             print(f"{argument} {value}: {1e3 * measured:.2f} ms, {1e3 * predicted:.2f} predicted", flush=True)
     return ROOT / "figures" / "data" / "growth.json", json.dumps(result, indent=1) + "\n"
 
 
 def checked(options):
+    """Measure the gradient checks, and return the file and its text."""
     rows = []
     for name, (entries, what) in CHECKED.items():
         found = measure(f"check:{what}", {"npformer": sys.executable, "torch": options.torch}, options)
@@ -295,6 +316,7 @@ def checked(options):
 
 
 def main():
+    """Run one of the three measurements."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("what", nargs="?", choices=("speed", "growth", "check"), default="speed")

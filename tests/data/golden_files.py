@@ -1,18 +1,23 @@
-"""The golden files: what they hold, and how. golden.py reads them, make_golden.py writes their answers.
+"""The format of the golden files, which make_golden.py writes and golden.py reads.
 
-A case has a name, the operation (`encoder_block`: the forward of this name and its backward), its settings
-(the forward's own options, the fields of its config), its inputs (`d_y` is the random upstream gradient) and
-the answers (`y`, then `d_<input>` for every gradient); ids and masks are its constants. A parameter's name is
-its path in npformer's tree, `blocks.0.ffn.W_1`. A case of Adam has the gradients of all steps among its
-inputs, `g.W`, steps along the first axis; its answers are each parameter after some of the steps,
-`W_after_10`, and both means at the end, `m.W`, `v.W`.
+A case has these parts:
 
-Three arrays keep a file small: `inputs` and `answers` hold all numbers end to end, and `index` is JSON, the
-list of cases with the shapes in place of the arrays.
+- a name
+- the operation, such as `encoder_block`, which stands for its forward and its backward function
+- the settings: options of the forward function, and fields of its config
+- the inputs by name; `d_y` is the random upstream gradient
+- the constants: ids and masks
+- the answers: `y`, and `d_<input>` for every gradient.
 
-Why the inputs are float32. The answers are computed in float64, but every input is a float32 number. So one
-answer is the truth for both: npformer in float64 must meet it to 1e-11, and in float32 it sees the same
-inputs.
+The name of a parameter is its path in npformer's tree, such as `blocks.0.ffn.W_1`. A case of Adam has the
+gradients of all steps among its inputs, such as `g.W`; the first axis is the step. Its answers are the
+parameters after some steps, such as `W_after_10`, and both running means at the end, `m.W` and `v.W`.
+
+A file has three arrays. `inputs` and `answers` contain all numbers, one array after the other. `index` is
+JSON: the list of cases, with a shape for each array.
+
+The answers are computed in float64, but every input is a float32 number. So float64 and float32 have the same
+inputs and the same answer. In float64, npformer must agree with the answer to 1e-11.
 """
 
 import json
@@ -25,9 +30,10 @@ FILES = [HERE / f"golden_{name}.npz" for name in ("functional", "attention", "en
 
 
 def read(file):
-    """The cases of a file, each with its `inputs`, `constants` and `answers` as arrays."""
+    """Return the cases of a file, with their `inputs`, `constants` and `answers` as arrays."""
     with np.load(file) as archive:
-        index, numbers = json.loads(str(archive["index"])), {x: archive[x] for x in ("inputs", "answers")}
+        index = json.loads(str(archive["index"]))
+        numbers = {kind: archive[kind] for kind in ("inputs", "answers")}
     for case in index:
         for kind in numbers:
             for name, shape in case[kind].items():
@@ -39,7 +45,7 @@ def read(file):
 
 
 def write(file, cases):
-    """The other way."""
+    """Write cases to a file, in the format that `read` reads."""
     arrays = {}
     for kind in ("inputs", "answers"):
         arrays[kind] = np.concatenate([a.ravel() for case in cases for a in case[kind].values()])

@@ -1,4 +1,4 @@
-"""Write confusion.md: what the checker says to the answers in tests/exercises/codings.
+"""Write confusion.md: the checker's verdicts on the answers in tests/exercises/codings.
 
 uv run python tests/data/make_confusion.py
 """
@@ -22,8 +22,8 @@ checker saw them. Of slips to which it says the same, one is kept. *named*: the 
 *seen*: an exact observation that contains the words which the label asks for. *unseen*: it lacks them."""
 
 
-def called(coding):
-    """The column of a coding."""
+def column_of(coding):
+    """Return the column of the table in which a coding is counted."""
     result = reply(coding)
     if coding.label in ("right", "variant", "remarked"):
         return "right" if result else "refused"
@@ -33,25 +33,25 @@ def called(coding):
 
 
 def table():
-    """The whole file as text."""
-    told = Counter((coding.exercise, called(coding)) for coding in codings())
-    all_of = Counter(map(called, codings()))
-    slips = sum(all_of[column] for column in COLUMNS[2:])
+    """Return the text of the file."""
+    counts = Counter((coding.exercise, column_of(coding)) for coding in codings())
+    totals = Counter(map(column_of, codings()))
+    slips = sum(totals[column] for column in COLUMNS[2:])
     lines = [
         HEAD,
         "",
-        f"{all_of['right'] + all_of['refused']} right codings and variants: {all_of['refused']} refused. "
-        f"{slips} slips: " + ", ".join(f"{all_of[column]} {column}" for column in COLUMNS[2:]) + ".",
+        f"{totals['right'] + totals['refused']} right codings and variants: {totals['refused']} refused. "
+        f"{slips} slips: " + ", ".join(f"{totals[column]} {column}" for column in COLUMNS[2:]) + ".",
         "",
         f"| exercise | {' | '.join(COLUMNS)} |",
         f"|---|{'---:|' * len(COLUMNS)}",
     ]
     for exercise in dict.fromkeys(coding.exercise for coding in codings()):
-        lines.append(f"| {exercise} | {' | '.join(str(told[exercise, column]) for column in COLUMNS)} |")
+        lines.append(f"| {exercise} | {' | '.join(str(counts[exercise, column]) for column in COLUMNS)} |")
     lines += ["", "## Mistakes with a name", "", "| code | what it comes from | coded in |", "|---|---|---|"]
     for code, mistake in load_mistakes().items():
-        where = dict.fromkeys(coding.exercise for coding in codings() if code in coding.codes)
-        lines.append(f"| **{code}** | {mistake.cause} | {', '.join(where)} |")
+        exercises = dict.fromkeys(coding.exercise for coding in codings() if code in coding.codes)
+        lines.append(f"| **{code}** | {mistake.cause} | {', '.join(exercises)} |")
     return "\n".join(lines) + "\n"
 
 

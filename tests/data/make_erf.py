@@ -1,11 +1,11 @@
-"""The coefficients of npformer.normal.normal_cdf, computed with 50 digits.
+"""Compute the coefficients of npformer.normal.normal_cdf with 50 digits.
 
     python tests/data/make_erf.py        (needs mpmath)
 
-exp(z²/2) (1 - Φ(z)) is smooth in u = 1/(z + c), so its Chebyshev expansion over u from 1/(largest + c) to 1/c
-needs few terms: s = a u - b maps that interval to [-1, 1]. Printed: a, b, c and the polynomial's coefficients
-in powers of s, highest first, and the first coefficient that was left out. c and the largest z were chosen so
-that float32 holds a, b and c without rounding.
+The function exp(z²/2) (1 - Φ(z)) is smooth in u = 1/(z + c). So its Chebyshev expansion for u from
+1/(largest + c) to 1/c needs few terms. s = a u - b maps this interval to [-1, 1]. The script prints a, b, c,
+the polynomial's coefficients in powers of s, the highest power first, and the first omitted coefficient.
+The values of c and the largest z were chosen so that a, b and c are exact in float32.
 """
 
 from mpmath import chebyt, mp, mpf, taylor
@@ -14,6 +14,7 @@ mp.dps = 50
 
 
 def expansion(c, largest, degree, points=60):
+    """Return a, b, the coefficients in powers of s, and the first omitted coefficient."""
     low, high = 1 / (largest + c), 1 / c
     nodes = [mp.cos(mp.pi * (j + mpf(1) / 2) / points) for j in range(points)]
     z = [1 / (low + (s + 1) / 2 * (high - low)) - c for s in nodes]

@@ -1,20 +1,21 @@
-"""Write the golden values: what PyTorch 2.13 answers, outputs and every gradient, for golden.py to read.
+"""Write the golden values: the outputs and gradients of PyTorch 2.13, which golden.py reads.
 
-Run it with any Python that has PyTorch and NumPy. npformer never needs PyTorch, and is not imported here.
+Run the script with any Python that has PyTorch and NumPy. npformer never needs PyTorch, and the script does
+not import npformer.
 
     python tests/data/make_golden.py
 
-It asks PyTorch anew about every case in the golden files, writes the answers and says by how much they differ
-from those that stood there: on one machine by nothing, on another perhaps by a last digit. The inputs are
-those that the files hold. How a file is laid out: golden_files.py. Another case is written by
+The script computes every case in the golden files again with PyTorch, writes the answers, and prints how much
+they differ from the previous answers. On the same machine they are equal. On another machine a last digit may
+differ. The inputs in the files do not change. golden_files.py describes the format. A new case is written by
 
     shapes = {"x": (2, 8), "W": (8, 30), "d_y": (2, 30)}
     write(file, [*read(file), solve(new_case("linear_wide", "linear", {}, shapes))])
 
-What is trusted. Every answer is that of PyTorch's own function, module, loss or optimizer, and every gradient
-that of its autograd. Two things it does not have are put into its attention in a few lines here: RoPE, and
-zero for a query that may attend to no key, for which PyTorch has no one answer (NaN on one path, zero on
-another). ALiBi is a mask of numbers, which its modules take.
+Every output comes from a function, module, loss or optimizer of PyTorch. Every gradient comes from its
+autograd. Two features that PyTorch's attention does not have are added here in a few lines: RoPE, and zero
+for a query that may attend to no key. For such a query, PyTorch gives NaN in one implementation and zero in
+another. ALiBi is an additive mask, which PyTorch's modules accept.
 """
 
 import math
@@ -32,27 +33,27 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda z: F.gelu(z, approximate="tanh")}
 ACTIVATIONS |= {"silu": F.silu, "sigmoid": torch.sigmoid}
 
-# What PyTorch's attention does not have.
+# Features that PyTorch's attention does not have.
 
-PYTORCHS = F.scaled_dot_product_attention
+PYTORCH_ATTENTION = F.scaled_dot_product_attention
 
 
-def attend(q, k, v, attn_mask=None, *others, **options):
-    """PyTorch's attention; a query that may attend to no key gives zero and sends nothing back."""
+def attend(q, k, v, attn_mask=None, *rest, **options):
+    """PyTorch's attention, but a query that may attend to no key has zero output and zero gradient."""
     if attn_mask is None:
-        return PYTORCHS(q, k, v, None, *others, **options)
-    closed = (attn_mask == -math.inf).all(-1, keepdim=True)
-    y = PYTORCHS(q, k, v, attn_mask.masked_fill(closed, 0.0), *others, **options)
-    return y.masked_fill(closed, 0.0)
+        return PYTORCH_ATTENTION(q, k, v, None, *rest, **options)
+    is_empty = (attn_mask == -math.inf).all(-1, keepdim=True)
+    y = PYTORCH_ATTENTION(q, k, v, attn_mask.masked_fill(is_empty, 0.0), *rest, **options)
+    return y.masked_fill(is_empty, 0.0)
 
 
-def attend_turned(q, k, v, *masks, **options):
-    """With RoPE; the last query stands at the last key."""
+def attend_with_rope(q, k, v, *masks, **options):
+    """Attention with RoPE; the last query has the position of the last key."""
     return attend(rotate(q, k.shape[-2] - q.shape[-2]), rotate(k), v, *masks, **options)
 
 
 def rotate(x, first=0, base=10000.0):
-    """RoPE as complex multiplication: two neighbours are one complex number, turned by position · ω_i."""
+    """RoPE as complex multiplication: two columns are a complex number, rotated by position · ω_i."""
     n, d = x.shape[-2:]
     omega = base ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
     angle = (first + torch.arange(n, dtype=torch.float64))[:, None] * omega
@@ -60,19 +61,19 @@ def rotate(x, first=0, base=10000.0):
     return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2)
 
 
-class TurnedAttention(nn.MultiheadAttention):
-    """PyTorch's module, whose heads turn their queries and keys."""
+class AttentionWithRoPE(nn.MultiheadAttention):
+    """PyTorch's module, with RoPE on the queries and keys of every head."""
 
     def forward(self, *args, **options):
-        with mock.patch.object(F, "scaled_dot_product_attention", attend_turned):
+        with mock.patch.object(F, "scaled_dot_product_attention", attend_with_rope):
             return super().forward(*args, **options)
 
 
 def alibi(n_heads, n):
-    """For a power of two of heads only."""
+    """Return the bias of ALiBi; the number of heads must be a power of two."""
     slopes = torch.tensor([2.0 ** (-8.0 * (h + 1) / n_heads) for h in range(n_heads)])
-    place = torch.arange(n)
-    return -slopes.double()[:, None, None] * (place[:, None] - place).abs()
+    position = torch.arange(n)
+    return -slopes.double()[:, None, None] * (position[:, None] - position).abs()
 
 
 # The operations: `t` holds the tensors by name, `s` the settings.
@@ -107,28 +108,30 @@ def multi_head_attention(t, s):
 
 
 def grouped_attention(t, s):
-    """Several heads of queries share keys and values, which PyTorch's module has not, but its function."""
+    """Several query heads share keys and values: PyTorch's function can do it, its module cannot."""
     q, k, v = (
         (t[name] @ t[f"W_{name.upper()}"]).unflatten(-1, (n, -1)).transpose(-3, -2)
         for name, n in (("q", s["n_heads"]), ("k", s["n_kv_heads"]), ("v", s["n_kv_heads"]))
     )
     q, k = rotate(q, base=s["base"]), rotate(k, base=s["base"])
-    heads = PYTORCHS(q, k, v, is_causal=True, enable_gqa=True)
+    heads = PYTORCH_ATTENTION(q, k, v, is_causal=True, enable_gqa=True)
     return heads.transpose(-3, -2).flatten(-2) @ t["W_O"]
 
 
 def stack(t, s):
-    """An encoder or, with a memory, a decoder, of several blocks or of one."""
-    layers, is_decoder = [part(t, f"blocks.{i}.") for i in range(s["n_layers"])], "memory" in t
-    layers = layers if "blocks.0.ffn.W_1" in t else [t]
+    """An encoder of one or more blocks, or with a memory a decoder."""
+    is_decoder = "memory" in t
+    layers = [t]
+    if "blocks.0.ffn.W_1" in t:
+        layers = [part(t, f"blocks.{i}.") for i in range(s["n_layers"])]
     norm = nn.LayerNorm(s["d_model"], eps=s["eps"]) if "norm.gamma" in t else None
     if is_decoder:
         module = nn.TransformerDecoder(layer_module(s, is_decoder), len(layers), norm)
     else:
         module = nn.TransformerEncoder(layer_module(s, is_decoder), len(layers), norm, False)
     state = norm_state("norm", part(t, "norm.")) if norm else {}
-    for i, own in enumerate(layers):
-        state |= {f"layers.{i}.{name}": value for name, value in block_state(own).items()}
+    for i, layer in enumerate(layers):
+        state |= {f"layers.{i}.{name}": value for name, value in block_state(layer).items()}
     masks = [additive_mask(t, s, "mask", t["x"], t["x"])]
     if is_decoder:
         masks += [additive_mask(t, {"n_heads": s["n_heads"]}, "memory_mask", t["x"], t["memory"])]
@@ -137,13 +140,13 @@ def stack(t, s):
 
 
 def transformer(t, s):
-    """Logits. One matrix E for both embeddings and the logits; padding is hidden from every query."""
+    """Logits of the whole model. Both embeddings and the logits share E; no query attends to padding."""
     source, target = t["source_ids"] != s["padding_id"], t["target_ids"] != s["padding_id"]
     n = target.shape[-1]
-    hidden = source[..., None, :]
-    memory = stack(part(t, "encoder.") | {"x": embedded(t, s, "source"), "mask": hidden}, s)
+    visible = source[..., None, :]
+    memory = stack(part(t, "encoder.") | {"x": embedded(t, s, "source"), "mask": visible}, s)
     causal = torch.ones(n, n, dtype=torch.bool).tril() & target[..., None, :]
-    given = {"x": embedded(t, s, "target"), "memory": memory, "mask": causal, "memory_mask": hidden}
+    given = {"x": embedded(t, s, "target"), "memory": memory, "mask": causal, "memory_mask": visible}
     return F.linear(stack(part(t, "decoder.") | given, s), t["embedding.E"])
 
 
@@ -155,8 +158,8 @@ def embedded(t, s, which):
     x = embedding({"ids": t[f"{which}_ids"], "E": t["embedding.E"]})
     n, d_model = x.shape[-2:]
     if s["positions"] == "sinusoidal":
-        place, column = torch.arange(n)[:, None], torch.arange(d_model)
-        angle = place / 10000 ** (2 * (column // 2) / d_model)  # section 3.5 of the paper
+        position, column = torch.arange(n)[:, None], torch.arange(d_model)
+        angle = position / 10000 ** (2 * (column // 2) / d_model)  # section 3.5 of the paper
         return x + torch.where(column % 2 == 0, angle.sin(), angle.cos())
     if s["positions"] == "learned":
         return x + t[f"{which}_positions.P"][:n]
@@ -192,22 +195,22 @@ OPERATIONS = {
     "training": lambda t, s: cross_entropy(t, s, transformer(t, s)),
     "rms_norm": lambda t, s: rms_norm(t["x"], t["gamma"], s["eps"]),
 }
-UNDER_THEIR_NAMES = embedding, ffn, gated_ffn, attention, multi_head_attention, grouped_attention
-UNDER_THEIR_NAMES += transformer, causal_lm, cross_entropy
-OPERATIONS |= {function.__name__: function for function in UNDER_THEIR_NAMES}
+FUNCTIONS = embedding, ffn, gated_ffn, attention, multi_head_attention, grouped_attention
+FUNCTIONS += transformer, causal_lm, cross_entropy
+OPERATIONS |= {function.__name__: function for function in FUNCTIONS}
 OPERATIONS |= dict.fromkeys(("encoder_block", "encoder", "decoder_block", "decoder"), stack)
 
 
-# PyTorch's modules, with our parameters in them.
+# PyTorch's modules with npformer's parameters.
 
 
-def attention_module(d_model, n_heads, biased, turned=False):
-    kind = TurnedAttention if turned else nn.MultiheadAttention
-    return kind(d_model, n_heads, bias=biased, batch_first=True)
+def attention_module(d_model, n_heads, has_biases, has_rope=False):
+    kind = AttentionWithRoPE if has_rope else nn.MultiheadAttention
+    return kind(d_model, n_heads, bias=has_biases, batch_first=True)
 
 
 def layer_module(s, is_decoder):
-    """Of one block; the memory knows no positions."""
+    """Return the module of one block; cross-attention has no positions."""
     kind = nn.TransformerDecoderLayer if is_decoder else nn.TransformerEncoderLayer
     sizes = s["d_model"], s["n_heads"], s["d_ff"], 0.0, ACTIVATIONS[s["activation"]], s["eps"]
     module = kind(*sizes, batch_first=True, norm_first=s["norm"] == "pre")
@@ -219,7 +222,7 @@ def layer_module(s, is_decoder):
 
 
 def additive_mask(t, s, name, q, k):
-    """Mask, bias and ALiBi as PyTorch takes them: (batch · heads, T_q, T_k), -inf where not allowed."""
+    """Return mask, bias and ALiBi as one array for PyTorch: (batch · heads, T_q, T_k), -inf where masked."""
     total = torch.zeros(*q.shape[:-2], s["n_heads"], q.shape[-2], k.shape[-2]) + t.get("bias", 0.0)
     if s.get("positions") == "alibi":
         total = total + alibi(s["n_heads"], q.shape[-2])
@@ -230,7 +233,7 @@ def additive_mask(t, s, name, q, k):
 
 
 def attention_state(t):
-    """PyTorch keeps W transposed, and Q, K and V in one matrix."""
+    """Return PyTorch's parameters of attention: W is transposed, and Q, K and V are one matrix."""
     state = {"in_proj_weight": torch.cat([t[f"W_{x}"].mT for x in "QKV"]), "out_proj.weight": t["W_O"].mT}
     if "b_Q" in t:
         state |= {"in_proj_bias": torch.cat([t[f"b_{x}"] for x in "QKV"]), "out_proj.bias": t["b_O"]}
@@ -238,13 +241,17 @@ def attention_state(t):
 
 
 def block_state(t):
-    """Of an encoder block or a decoder block, by the names that its parameters have."""
-    theirs = {"attention.": "self_attn", "self_attention.": "self_attn", "cross_attention.": "multihead_attn"}
+    """Return PyTorch's parameters of an encoder block or a decoder block."""
+    modules = {
+        "attention.": "self_attn",
+        "self_attention.": "self_attn",
+        "cross_attention.": "multihead_attn",
+    }
     state = {}
-    for ours, module in theirs.items():
-        if f"{ours}W_Q" in t:
-            own = attention_state(part(t, ours))
-            state |= {f"{module}.{name}": value for name, value in own.items()}
+    for prefix, module in modules.items():
+        if f"{prefix}W_Q" in t:
+            attention = attention_state(part(t, prefix))
+            state |= {f"{module}.{name}": value for name, value in attention.items()}
     for i in (1, 2, 3):
         if f"norm_{i}.gamma" in t:
             state |= norm_state(f"norm{i}", part(t, f"norm_{i}."))
@@ -258,6 +265,7 @@ def norm_state(name, t):
 
 
 def part(t, prefix):
+    """Return the tensors whose names begin with a prefix, without the prefix."""
     return {name.removeprefix(prefix): value for name, value in t.items() if name.startswith(prefix)}
 
 
@@ -267,52 +275,54 @@ def three_axes(x):
 
 # A case and its answers.
 
-STEPS, SHOWN = 100, (1, 10, 100)
+STEPS = 100
+STORED_STEPS = (1, 10, 100)
 
 
 def adam(t, s):
-    """Each parameter after some of the steps and both means at the end."""
+    """Return each parameter after some of the steps, and both running means at the end."""
     grads = part(t, "g.")
     params = {name: t[name] for name in grads}
     kind = torch.optim.AdamW if s["weight_decay"] else torch.optim.Adam
     options = {"betas": (s["beta_1"], s["beta_2"]), "eps": s["eps"], "weight_decay": s["weight_decay"]}
-    optimizer, shown = kind(params.values(), **options), {}
+    optimizer = kind(params.values(), **options)
+    answers = {}
     for step in range(1, STEPS + 1):
         optimizer.param_groups[0]["lr"] = learning_rate(s, step)
         for name, p in params.items():
             p.grad = grads[name][step - 1].detach().clone()
         optimizer.step()
-        if step in SHOWN:
-            shown |= {f"{name}_after_{step}": p.detach().clone() for name, p in params.items()}
-    for ours, theirs in (("m", "exp_avg"), ("v", "exp_avg_sq")):
-        shown |= {f"{ours}.{name}": optimizer.state[p][theirs] for name, p in params.items()}
-    return shown
+        if step in STORED_STEPS:
+            answers |= {f"{name}_after_{step}": p.detach().clone() for name, p in params.items()}
+    for mean, name_in_pytorch in (("m", "exp_avg"), ("v", "exp_avg_sq")):
+        answers |= {f"{mean}.{name}": optimizer.state[p][name_in_pytorch] for name, p in params.items()}
+    return answers
 
 
 def learning_rate(s, step):
-    """A number, or the paper's schedule with the width and the number of warm-up steps in s."""
+    """Return the constant learning rate, or that of the paper's schedule if s has warm-up steps."""
     if "warmup_steps" not in s:
         return s["learning_rate"]
     return s["d_model"] ** -0.5 * min(step**-0.5, step * s["warmup_steps"] ** -1.5)
 
 
 def solve(case):
-    """The case with PyTorch's answers."""
+    """Return the case with PyTorch's answers."""
     t = {name: torch.tensor(a, dtype=torch.float64) for name, a in case["inputs"].items()}
-    wanted = {name: x.requires_grad_() for name, x in t.items() if name not in ("bias", "d_y")}
+    differentiable = {name: x.requires_grad_() for name, x in t.items() if name not in ("bias", "d_y")}
     t |= {name: torch.tensor(constant) for name, constant in case["constants"].items()}
     if case["operation"] == "adam":
         answers = adam(t, case["settings"])
     else:
         y = OPERATIONS[case["operation"]](t, case["settings"])
-        grads = torch.autograd.grad(y, list(wanted.values()), t["d_y"])
-        answers = {"y": y.detach()} | {f"d_{name}": g for name, g in zip(wanted, grads, strict=True)}
+        grads = torch.autograd.grad(y, list(differentiable.values()), t["d_y"])
+        answers = {"y": y.detach()} | {f"d_{name}": g for name, g in zip(differentiable, grads, strict=True)}
     assert all(value.isfinite().all() for value in answers.values()), case["name"]
     return case | {"answers": {name: value.numpy() for name, value in answers.items()}}
 
 
 def new_case(name, operation, settings, shapes, **constants):
-    """A case whose numbers are drawn from a seed of its name: `shapes` has those of its inputs and of d_y."""
+    """Return a case with random inputs of the given shapes, one of them d_y; its name is the seed."""
     rng, inputs = np.random.default_rng(zlib.crc32(name.encode())), {}
     for path, shape in shapes.items():
         leaf = path.rpartition(".")[2]
@@ -324,24 +334,27 @@ def new_case(name, operation, settings, shapes, **constants):
 
 
 def main():
+    """Compute all golden files again."""
     if not torch.__version__.startswith("2.13"):
         print(f"note: the committed values come from PyTorch 2.13, this is {torch.__version__}")
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
-    # The fused kernels take Σ dy·y for Σ weights·d_weights, which loses digits where the softmax saturates.
-    own = mock.patch.object(F, "scaled_dot_product_attention", attend)
+    # The fused kernels compute Σ dy·y instead of Σ weights·d_weights, which loses digits for large weights.
+    with_zero_rows = mock.patch.object(F, "scaled_dot_product_attention", attend)
     for file in FILES:
         before = read(file)
-        with sdpa_kernel(SDPBackend.MATH), own:
+        with sdpa_kernel(SDPBackend.MATH), with_zero_rows:
             after = [solve(case) for case in before]
         write(file, after)
-        moved = max(
+        difference = max(
             abs(old["answers"][name] - x).max() / max(1, abs(x).max())
             for old, new in zip(before, after, strict=True)
             for name, x in new["answers"].items()
             if name in old["answers"]
         )
-        print(f"{file.name}: {len(after)} cases, moved by {moved:.1e}, {file.stat().st_size / 1000:.0f} kB")
+        print(
+            f"{file.name}: {len(after)} cases, moved by {difference:.1e}, {file.stat().st_size / 1000:.0f} kB"
+        )
 
 
 if __name__ == "__main__":

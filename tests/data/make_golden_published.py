@@ -1,20 +1,21 @@
-"""Write what PyTorch 2.13 and transformers answer for published models, and for small ones by their names.
+"""Write the answers of PyTorch 2.13 and transformers for published models and for two small models.
 
     python tests/data/make_golden_published.py layer llama minilm FOLDER chat FILE.gguf stories FILE.bin
 
-any of them. It needs a Python with torch and transformers, `chat` also with gguf and accelerate; npformer
-never needs them, and is not imported here. Each NAME becomes golden_NAME.npz, in float64 except for `chat`.
+You can name one or several of the five models. The script needs a Python with torch and transformers; `chat`
+also needs gguf and accelerate. npformer never needs these packages, and the script does not import npformer.
+Each NAME becomes golden_NAME.npz, in float64 except for `chat`.
 
-layer: one nn.TransformerEncoderLayer for each norm order: its state_dict, x, y, a random d_y, d_x and the
-gradients under the state_dict's names.
-llama: a tiny LlamaForCausalLM, its weights by their names, ids and logits.
-minilm: FOLDER holds all-MiniLM-L6-v2: config.json, model.safetensors, vocab.txt. `texts` (JSON), the token
-`ids` of all of them end to end with their `counts`, `means`, the mean over its tokens of BertModel's last
-layer for each text, and `outputs`, the whole last layer for text FIRST. The ids come from vocab.txt by the
-library's own rules, not from tokenizer.json, which npformer reads.
-chat: SmolLM2-135M-Instruct, from the GGUF file that transformers reads in its own way.
-stories: stories15M.bin in llama2.c's layout, by make_golden.py's functions: logits at some places after a
-story's beginning, and the words that PyTorch goes on with.
+layer: one nn.TransformerEncoderLayer for each norm order. The file has its state_dict, x, y, a random d_y,
+d_x and the gradients under the names of the state_dict.
+llama: a tiny LlamaForCausalLM. The file has its weights by their names, ids and logits.
+minilm: FOLDER contains all-MiniLM-L6-v2: config.json, model.safetensors, vocab.txt. The file has the `texts`
+(JSON), the token `ids` of all texts in one array with their `counts`, the `means` of BertModel's last layer
+over the tokens of each text, and `outputs`, the last layer for the text with index FIRST. The ids come from
+vocab.txt by the rules of transformers, not from tokenizer.json, which npformer reads.
+chat: SmolLM2-135M-Instruct. transformers reads the GGUF file with its own code.
+stories: stories15M.bin in llama2.c's layout, computed by the functions of make_golden.py. The file has some
+logits after the beginning of a story, and the tokens with which PyTorch continues it.
 """
 
 import json
@@ -33,6 +34,7 @@ from transformers import AutoModelForCausalLM, BertModel, BertTokenizer, LlamaCo
 
 
 def layer():
+    """Return the arrays of one encoder layer for each norm order."""
     found = {}
     for order in ("post", "pre"):
         torch.manual_seed(order == "pre")
@@ -40,7 +42,7 @@ def layer():
         module = nn.TransformerEncoderLayer(8, 2, 12, norm_first=order == "pre", **options)
         with torch.no_grad():
             for parameter in module.parameters():
-                parameter += 0.3 * torch.randn_like(parameter)  # no 0 and no 1 that would hide a mistake
+                parameter += 0.3 * torch.randn_like(parameter)  # an initial 0 or 1 would hide a mistake
         x = torch.randn(3, 5, 8, dtype=torch.float64, requires_grad=True)
         y = module(x)
         d_y = torch.randn_like(y)
@@ -53,6 +55,7 @@ def layer():
 
 
 def llama():
+    """Return the arrays of a tiny Llama model with random weights."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=20, hidden_size=16, intermediate_size=10, num_hidden_layers=2, num_attention_heads=4,
@@ -62,10 +65,10 @@ def llama():
     model = LlamaForCausalLM(config).double().eval()
     ids = torch.randint(0, 20, (2, 7))
     with torch.no_grad():
-        said = model(ids, output_hidden_states=True)
-    layers = {f"after block {i}": x.numpy() for i, x in enumerate(said.hidden_states[1:-1], 1)}
+        outputs = model(ids, output_hidden_states=True)
+    layers = {f"after block {i}": x.numpy() for i, x in enumerate(outputs.hidden_states[1:-1], 1)}
     weights = {name: array.numpy() for name, array in model.state_dict().items()}
-    return {"ids": ids.numpy(), "logits": said.logits.numpy(), **layers, **weights}
+    return {"ids": ids.numpy(), "logits": outputs.logits.numpy(), **layers, **weights}
 
 
 # --- all-MiniLM-L6-v2 --------------------------------------------------------------------------------
@@ -94,6 +97,7 @@ TEXTS = [
 
 
 def minilm(folder):
+    """Return the token ids and the outputs of all-MiniLM-L6-v2 for the texts."""
     model = BertModel.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
     tokenizer = BertTokenizer(vocab=str(Path(folder, "vocab.txt")), do_lower_case=True)
     ids = [tokenizer(text, truncation=False)["input_ids"] for text in TEXTS]
@@ -110,27 +114,32 @@ def minilm(folder):
 
 # --- SmolLM2-135M-Instruct ---------------------------------------------------------------------------
 
-PROMPTS = [  # ids, so that the tokenizer is no part of this: it is held against `tokenizers`
+PROMPTS = [  # The prompts are ids: another test compares the tokenizer with `tokenizers`.
     [504, 3575, 282, 4649, 314],  # The capital of France is
     [1, 4093, 198, 19556, 17, 2, 198, 1, 520, 9531, 198],  # a conversation
     [0], [49151], [198, 198, 198, 198],
     *np.random.default_rng(0).integers(0, 49152, (3, 24)).tolist(),
     *np.random.default_rng(1).integers(0, 49152, (2, 90)).tolist(),
 ]  # fmt: skip
-SOME = np.random.default_rng(2).permutation(49152)[:200]  # logits of these ids are kept
+SOME_IDS = np.random.default_rng(2).permutation(49152)[:200]  # the ids whose logits are stored
 
 
 def chat(file):
+    """Return logits of the chat model, and the text that it generates for each prompt."""
     path = Path(file)
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
-    model.generation_config.eos_token_id = None  # a hundred tokens each, whatever they are
-    golden = {"some": SOME}
+    model.generation_config.eos_token_id = None  # 100 tokens each, without an early end
+    golden = {"some": SOME_IDS}
     for i, prompt in enumerate(PROMPTS):
         ids = torch.tensor([prompt])
         options = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 100, "do_sample": False}
         with torch.no_grad():
             logits, text = model(ids).logits[0].numpy(), model.generate(ids, **options)  # (T, vocab_size)
-        golden |= {f"ids_{i}": np.array(prompt), f"logits_{i}": logits[:, SOME], f"text_{i}": text[0].numpy()}
+        golden |= {
+            f"ids_{i}": np.array(prompt),
+            f"logits_{i}": logits[:, SOME_IDS],
+            f"text_{i}": text[0].numpy(),
+        }
         golden |= {f"norm_{i}": np.linalg.norm(logits, axis=-1)}
     return golden
 
@@ -141,18 +150,20 @@ STORY = [1, 9038, 2501, 263, 931, 29892, 727, 471, 263, 2217, 7826, 4257, 365, 2
 
 
 def read_stories(file):
-    """The weights of a llama2.c file by make_golden.py's names, and its settings."""
+    """Return the weights of a llama2.c file under the names of make_golden.py, and its settings."""
     data = Path(file).read_bytes()
     d, f, n, h, h_kv, vocab, T = struct.unpack("<7i", data[:28])
-    numbers, d_kv, t = np.frombuffer(data[28:], "<f4").astype(np.float64), d // h * h_kv, {}
+    numbers = np.frombuffer(data[28:], "<f4").astype(np.float64)
+    d_kv = d // h * h_kv
+    t = {}
     parts = [("norm_1.gamma", d), ("attention.W_Q", d, d), ("attention.W_K", d_kv, d)]
     parts += [("attention.W_V", d_kv, d), ("attention.W_O", d, d), ("norm_2.gamma", d)]
     parts += [("ffn.W_gate", f, d), ("ffn.W_down", d, f), ("ffn.W_up", f, d)]
-    whole = [
+    names_and_shapes = [
         ("embedding.E", vocab, d),
         *((f"blocks.{i}.{x}", *shape) for x, *shape in parts for i in range(n)),
     ]
-    for name, *shape in [*whole, ("norm.gamma", d)]:
+    for name, *shape in [*names_and_shapes, ("norm.gamma", d)]:
         array, numbers = np.split(numbers, [int(np.prod(shape))])
         array = array.reshape(shape)
         t[name] = torch.tensor(array.T if name.startswith("blocks") else array)
@@ -161,16 +172,18 @@ def read_stories(file):
 
 
 def stories(file):
+    """Return some logits of the model of stories, and its continuation of a story."""
     t, s = read_stories(file)
 
     def logits(ids):
         return causal_lm(t | {"ids": torch.tensor([ids])}, s)[0].numpy()
 
-    told, columns = list(STORY), np.linspace(0, len(t["embedding.E"]) - 1, 50).astype(int)
+    ids = list(STORY)
+    columns = np.linspace(0, len(t["embedding.E"]) - 1, 50).astype(int)
     for _ in range(40):
-        told.append(int(logits(told)[-1].argmax()))
+        ids.append(int(logits(ids)[-1].argmax()))
     some = logits(STORY)[:, columns]
-    return {"ids": np.array(told), "prompt": len(STORY), "columns": columns, "logits": some}
+    return {"ids": np.array(ids), "prompt": len(STORY), "columns": columns, "logits": some}
 
 
 if __name__ == "__main__":

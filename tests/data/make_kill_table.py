@@ -1,6 +1,6 @@
-"""Write the tables of kills.md: what gradcheck says of every planted bug and hard pair.
+"""Write the tables of kills.md: the verdicts of gradcheck on every planted bug and every hard pair.
 
-uv run python tests/data/make_kill_table.py                ten seconds; costs as last measured
+uv run python tests/data/make_kill_table.py                takes ten seconds, and measures no costs
 """
 
 import json
@@ -21,8 +21,8 @@ from npformer import gradcheck  # noqa: E402
 from npformer.gradcheck.report import VERDICTS  # noqa: E402
 
 
-def said(forward, backward, args, **kwargs):
-    """The worst verdict of a report with its note, or the refusal."""
+def verdict_of(forward, backward, args, **kwargs):
+    """Return the worst verdict of a report with its note, or "refused" with the error."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -38,9 +38,9 @@ def said(forward, backward, args, **kwargs):
 
 
 def planted(bugs):
-    """(the counts, rows) of one list of mistakes."""
+    """Return the counts in words and the rows of a list of bugs."""
     rows = [
-        (name, " ".join(sorted(bug.spoils)), *said(bug.forward, bug.wrong, bug.args))
+        (name, " ".join(sorted(bug.spoils)), *verdict_of(bug.forward, bug.wrong, bug.args))
         for name, bug in bugs.items()
     ]
     caught, named = sum(row[2] == "fail" for row in rows), sum(";" in row[3] for row in rows)
@@ -48,26 +48,28 @@ def planted(bugs):
 
 
 def hard(**settings):
+    """Return the counts in words and the rows of the hard pairs."""
     rows = []
     for name, row in HARD.items():
         must, forward, backward, args, kwargs, _ = pair(*row)
-        rows.append((name, must, *said(forward, backward, args, **kwargs, **settings)))
+        rows.append((name, must, *verdict_of(forward, backward, args, **kwargs, **settings)))
     right = sum(VERDICT[must] == verdict for _, must, verdict, _ in rows)
     return f"{right} of {len(rows)} judged as they must be", rows
 
 
 def in_float32(forward, backward):
-    """The pair with what it returns in the dtype of the first floating array that it gets."""
+    """Return the pair with its results in the dtype of the first floating array among its arguments."""
 
     def narrow(*args):
         y, cache = forward(*args)
-        return np.asarray(y, next(a.dtype for a in arrays_in(args) if a.dtype.kind == "f")), cache
+        dtypes = [a.dtype for a in arrays_in(args) if a.dtype.kind == "f"]
+        return np.asarray(y, dtypes[0]), cache
 
     return narrow, lambda dy, cache: like(backward(dy, cache), dy.dtype)
 
 
 def otherwise():
-    """In float32, and along directions."""
+    """Return the rows of the checks in float32 and along directions."""
     rows = []
     for way in ("in float32", "directions=3"):
         settings = {"directions": 3} if way == "directions=3" else {}
@@ -76,13 +78,14 @@ def otherwise():
             pairs, args = [(bug.forward, bug.wrong), (bug.forward, bug.right)], bug.args
             if way == "in float32":
                 pairs, args = [in_float32(*pair) for pair in pairs], like(args, np.float32)
-            verdicts += [said(*pair, args, **settings)[0] for pair in pairs]
+            verdicts += [verdict_of(*pair, args, **settings)[0] for pair in pairs]
         n, failed = len(BUGS), verdicts[::2].count("fail")
         rows.append((way, f"{failed} of {n} refused", f"{verdicts[1::2].count('pass')} of {n} pass"))
     return "", [*rows, ("directions=3, hard pairs", hard(directions=3)[0], "")]
 
 
 def cost():
+    """Return the rows of the measured costs."""
     measured = json.loads((HERE / "gradcheck_cost.json").read_text(encoding="utf-8"))
     large = measured["large"]
     what = f"a Transformer, {large['arrays']} arrays, 3 directions each"
@@ -91,11 +94,13 @@ def cost():
 
 
 def refilled(section, counts, rows):
-    """A section with other counts in its title and other rows in its table."""
+    """Return a section with new counts in its title and new rows in its table."""
     title, _, text = section.partition("\n")
     words, head, rule = re.match(r"(.*?)(^\|[^\n]*\n)(\|[- |]*\n)", text, re.DOTALL | re.MULTILINE).groups()
     lines = [" | ".join(str(cell).replace("|", "\\|") for cell in row) for row in rows]
-    title = title.split(": ")[0] + f": {counts}" * bool(counts)
+    title = title.split(": ")[0]
+    if counts:
+        title += f": {counts}"
     return f"{title}\n{words}{head}{rule}" + "".join(f"| {line} |\n" for line in lines)
 
 
@@ -103,5 +108,5 @@ if __name__ == "__main__":
     page = HERE / "kills.md"
     top, *sections = page.read_text(encoding="utf-8").split("\n## ")
     tables = [planted(BUGS), planted(MORE), hard(), otherwise(), cost()]
-    parts = [refilled(section, *each) for section, each in zip(sections, tables, strict=True)]
+    parts = [refilled(section, *table) for section, table in zip(sections, tables, strict=True)]
     page.write_text("\n## ".join([top, *parts]), encoding="utf-8")

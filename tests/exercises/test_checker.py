@@ -103,7 +103,7 @@ def test_check_names_no_mistake_within_the_tolerance(seed, task):
 def test_example_exercise_of_contributing_works(monkeypatch):
     text = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
     code, words = (re.search(rf"```{kind}\n(.*?)```", text, re.S)[1] for kind in ("python", "markdown"))
-    monkeypatch.setattr(questions, "asked", lambda: questions.questions_of(f"\n{words}"))
+    monkeypatch.setattr(questions, "load_questions", lambda: questions.questions_of(f"\n{words}"))
     monkeypatch.setattr(questions, "words", lambda: questions.mistakes_of(f"\n{words}"))
     names = {"np": np, "Draws": Draws, "Edit": Edit, "coded": questions.coded}
     exec(code, names)

@@ -1,3 +1,5 @@
+"""Byte pairs: training, encoding and decoding by the definition."""
+
 from collections import Counter
 from itertools import pairwise
 from unittest.mock import Mock
@@ -14,7 +16,7 @@ TEXTS = st.text(alphabet="aab ñ漢", max_size=40)
 
 
 def join(ids, pair, new):
-    """Every occurrence of the pair, from the left, by hand."""
+    """Replace every occurrence of a pair by a new id, from left to right."""
     joined = []
     for i in ids:
         if joined and (joined[-1], i) == pair:
@@ -25,8 +27,9 @@ def join(ids, pair, new):
 
 
 def plain_train(text, n_merges):
-    """The definition: count all pairs anew for every merge."""
-    ids, merges = list(text.encode()), []
+    """Train by the definition: count all pairs again for every merge."""
+    ids = list(text.encode())
+    merges = []
     for new in range(256, 256 + n_merges):
         counts = Counter(pairwise(ids))
         if not counts or max(counts.values()) == 1:
@@ -38,6 +41,7 @@ def plain_train(text, n_merges):
 
 
 def plain_encode(data, merges):
+    """Encode by the definition: one pass over the text for every merge."""
     ids = list(data)
     for new, pair in enumerate(merges, 256):
         ids = join(ids, pair, new)
@@ -45,7 +49,7 @@ def plain_encode(data, merges):
 
 
 @given(TEXTS, TEXTS, st.integers(0, 30))
-def test_training_and_encoding_are_those_of_the_definition(text, other, n_merges):
+def test_train_byte_pairs_equals_definition(text, other, n_merges):
     pairs = train_byte_pairs(text, n_merges)
     merges, ids = plain_train(text, n_merges)
     assert pairs == BytePairs(merges)
@@ -54,20 +58,20 @@ def test_training_and_encoding_are_those_of_the_definition(text, other, n_merges
     assert pairs.decode(pairs.encode(other)) == other
 
 
-def test_a_letter_cut_in_two_is_marked():
+def test_decode_marks_incomplete_letter():
     assert train_byte_pairs("", 0).decode(list("é!".encode())[1:]) == "�!"
     assert train_byte_pairs("", 0).decode(np.array([104, 105])) == "hi"
 
 
-def test_a_long_text_takes_no_square_of_its_length():
-    """Each merge asks for two new pairs, wherever it happens."""
+def test_merge_pairs_is_linear_in_length():
+    """Each merge looks up two new pairs."""
     for n in (100, 1000):
         rank = Mock(side_effect=lambda a, b: (0, 256) if (a, b) == (97, 98) else None)
         assert merge_pairs(b"ab" * n, rank) == [256] * n
         assert 2 * n <= rank.call_count <= 4 * n
 
 
-def test_what_does_not_fit_is_refused():
+def test_byte_pairs_reject_bad_arguments():
     with pytest.raises(TypeError, match=r"^train_byte_pairs: text is a list; expected"):
         train_byte_pairs(["a"], 1)
     with pytest.raises(ValueError, match=r"^BytePairs: merges\[0\] is 256; expected"):

@@ -1,4 +1,4 @@
-"""The language model: what is promised, and what happens at its edges."""
+"""The causal language model: properties, gradient, golden values, edge cases."""
 
 import numpy as np
 from golden import agrees_with_pytorch
@@ -16,21 +16,21 @@ CONFIG = CausalLMConfig(
 PARAMS = drawn(init_causal_lm, 7, CONFIG)
 
 
-# --- what is promised ------------------------------------------------------------------------------
+# --- properties ------------------------------------------------------------------------------------
 
 
-def test_only_distances_matter():
-    """RoPE alone knows the order: a text moved on by three places, which nobody may see, says the same."""
+def test_causal_lm_depends_on_distances_only():
+    """Only RoPE encodes the order. Three masked tokens in front of a text do not change its logits."""
     params, ids = PARAMS, np.array([[3, 1, 4, 1, 5]])
-    moved = np.concatenate([np.zeros((1, 3), int), ids], axis=1)
+    padded = np.concatenate([np.zeros((1, 3), int), ids], axis=1)
     logits, _ = causal_lm_forward(ids, params, CONFIG, padding_id=0)
-    later, _ = causal_lm_forward(moved, params, CONFIG, padding_id=0)
-    np.testing.assert_allclose(later[:, 3:], logits, rtol=0, atol=1e-12)
+    padded_logits, _ = causal_lm_forward(padded, params, CONFIG, padding_id=0)
+    np.testing.assert_allclose(padded_logits[:, 3:], logits, rtol=0, atol=1e-12)
     exchanged, _ = causal_lm_forward(ids[:, [1, 0, 2, 3, 4]], params, CONFIG)
     assert abs(exchanged[:, 2:] - logits[:, 2:]).max() > 1e-3
 
 
-def test_the_defaults_are_those_of_the_story_teller():
+def test_causal_lm_config_defaults_are_stories15m():
     params = init_causal_lm(32000, CausalLMConfig(), np.random.default_rng(0), dtype=np.float32)
     assert sum(a.size for _, a in npf.leaves(params)) == 15_191_712
     assert {a.dtype for _, a in npf.leaves(params)} == {np.dtype(np.float32)}
@@ -40,7 +40,7 @@ def test_the_defaults_are_those_of_the_story_teller():
 
 TINY = {"d_model": 4, "d_ff": 3, "ids": np.array([[3, 1, 3, 2], [2, 4, 0, 0]])}
 test_gradients = gradients_hold(
-    "causal_lm",  # every entry of one, of the others along directions in every array
+    "causal_lm",  # The first way checks every entry, the others 3 directions per array.
     TINY | {"tied": False, "n_kv_heads": 1, "n_layers": 1},
     TINY | {"tied": True, "n_kv_heads": 2, "padding_id": None, "directions": 3},
     TINY | {"tied": True, "n_kv_heads": 1, "n_layers": 1, "directions": 3},
@@ -56,23 +56,23 @@ test_golden_values = agrees_with_pytorch("causal_lm")
 # --- the edges --------------------------------------------------------------------------------------
 
 
-def test_no_position_sees_a_later_one():
+def test_causal_lm_later_token_changes_no_earlier_logits():
     params, ids = PARAMS, np.random.default_rng(0).integers(7, size=(2, 6))
     logits, _ = causal_lm_forward(ids, params, CONFIG)
     for t in range(6):
         changed = ids.copy()
         changed[:, t] = (changed[:, t] + 1) % 7
-        others, _ = causal_lm_forward(changed, params, CONFIG)
-        assert (others[:, :t] == logits[:, :t]).all() and (others[:, t] != logits[:, t]).any()
+        changed_logits, _ = causal_lm_forward(changed, params, CONFIG)
+        assert (changed_logits[:, :t] == logits[:, :t]).all() and (changed_logits[:, t] != logits[:, t]).any()
 
 
-def test_padding_is_seen_by_nobody():
+def test_causal_lm_ignores_padding():
     config = CONFIG._replace(tied=False)
     params, ids = drawn(init_causal_lm, 7, config), np.array([[3, 1, 4, 0, 0]])
     padded, _ = causal_lm_forward(ids, params, config, padding_id=0)
     np.testing.assert_allclose(padded[:, :3], causal_lm_forward(ids[:, :3], params, config)[0], atol=1e-14)
-    before = np.array([[3, 0, 4]])  # what stands after padding does not see it
-    logits, _ = causal_lm_forward(before, params, config, padding_id=0)
+    ids = np.array([[3, 0, 4]])  # the token after the padding must not attend to it
+    logits, _ = causal_lm_forward(ids, params, config, padding_id=0)
     params.embedding.E[0] += 1
-    repainted, _ = causal_lm_forward(before, params, config, padding_id=0)
-    np.testing.assert_allclose(repainted[0, 2], logits[0, 2], atol=1e-14)
+    changed_logits, _ = causal_lm_forward(ids, params, config, padding_id=0)
+    np.testing.assert_allclose(changed_logits[0, 2], logits[0, 2], atol=1e-14)

@@ -1,4 +1,4 @@
-"""The gated feed-forward network and SiLU: what is promised, and what happens at their edges."""
+"""The gated feed-forward network and SiLU: equation, gradient, golden values, edge cases."""
 
 import numpy as np
 from golden import agrees_with_pytorch
@@ -9,7 +9,7 @@ import npformer as npf
 # --- the equation, by hand --------------------------------------------------------------------------
 
 
-def test_one_unit_by_hand():
+def test_gated_ffn_of_one_unit_by_hand():
     """x = (1, 2): gate relu(1·1 + 2·2) = 5, up 1·3 - 2·1 = 1, hidden 5, y = 5 · (2, 1)."""
     params = npf.GatedFFNParams(np.array([[1.0], [2]]), np.array([[3.0], [-1]]), np.array([[2.0, 1]]))
     y, cache = npf.gated_ffn_forward(np.array([1.0, 2]), params, activation="relu")
@@ -23,9 +23,10 @@ def test_one_unit_by_hand():
 # --- the gradient -----------------------------------------------------------------------------------
 
 
-test_gradients_of_silu = gradients_hold("silu", {}, {"lead": ()})
+test_silu_gradients = gradients_hold("silu", {}, {"lead": ()})
 GATES = ["silu", "gelu", "relu", "sigmoid"]
-test_gradients = gradients_hold("gated_ffn", *every(activation=GATES, lead=[(), (2,)], directions=[3]))
+WAYS = every(activation=GATES, lead=[(), (2,)], directions=[3])
+test_gated_ffn_gradients = gradients_hold("gated_ffn", *WAYS)
 
 
 # --- the golden value -------------------------------------------------------------------------------
@@ -38,7 +39,7 @@ test_golden_values = agrees_with_pytorch("silu", "gated_ffn")
 
 
 def test_silu_far_from_zero():
-    """It goes to z on the right and to 0 on the left, without a NaN where exp overflows."""
+    """SiLU approaches z on the right and 0 on the left, without NaN where exp overflows."""
     y, cache = npf.silu_forward(np.array([-1e4, -700, 0, 700, 1e4]))
     np.testing.assert_allclose(y, [0, 0, 0, 700, 1e4], atol=1e-300)
     np.testing.assert_allclose(npf.silu_backward(np.ones(5), cache), [0, 0, 0.5, 1, 1], atol=1e-300)

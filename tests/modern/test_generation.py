@@ -1,56 +1,59 @@
-"""Writing with kept keys: the same as without, what the draws are, and what happens at the edges."""
+"""Generation with a KV cache: equal to generation without one, the sampled tokens, edge cases."""
 
 import numpy as np
-from together import together
+import pytest
 
 import npformer as npf
 from npformer import CausalLMConfig, causal_lm_forward, generate, init_causal_lm
 from npformer.modern.generation import choose, next_logits, no_keys
 
 CONFIG = CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=2, n_layers=2, eps=0.1, max_length=40)
-KEY_HEADS = together("config", [CONFIG._replace(n_kv_heads=n) for n in (1, 2, 4)])
+KEY_HEADS = pytest.mark.parametrize(
+    "config", [CONFIG._replace(n_kv_heads=n) for n in (1, 2, 4)], ids=lambda config: f"kv{config.n_kv_heads}"
+)
 
 
 def drawn(config, vocab_size=11):
-    """A last norm whose gammas have both signs: the likeliest next token is seldom the last one again."""
+    """Return a model whose last gammas have both signs, so that it seldom repeats the last token."""
     rng = np.random.default_rng(0)
     params = init_causal_lm(vocab_size, config, rng)
     params = npf.tree_map(lambda a: a + 0.3 * rng.normal(size=a.shape), params)
     return params._replace(norm=npf.RMSNormParams(2 * rng.normal(size=config.d_model)))
 
 
-def plainly(ids, params, config, n, choose_id):
-    """Everything computed anew for each token."""
+def generate_without_cache(ids, params, config, n, choose_id):
+    """Compute the whole model again for each token."""
     for _ in range(n):
         logits, _ = causal_lm_forward(ids, params, config)
         ids = np.concatenate([ids, choose_id(logits[..., -1, :])[..., None]], axis=-1)
     return ids
 
 
-# --- the same as without kept keys ------------------------------------------------------------------
+# --- equal to generation without a KV cache ---------------------------------------------------------
 
 
 @KEY_HEADS
-@together("pieces", [[6, 1, 1, 1], [1] * 9, [2, 3, 4], [9]])
-@together("leading", [(), (2, 3)])
-def test_kept_keys_give_the_same_logits(rng, config, pieces, leading):
+@pytest.mark.parametrize("pieces", [[6, 1, 1, 1], [1] * 9, [2, 3, 4], [9]], ids=str)
+@pytest.mark.parametrize("leading", [(), (2, 3)])
+def test_next_logits_equals_causal_lm_forward(rng, config, pieces, leading):
     params, ids = drawn(config), rng.integers(11, size=(*leading, 9))
-    whole, _ = causal_lm_forward(ids, params, config)
-    kept, t = [no_keys(block.attention, ids, config) for block in params.blocks], 0
+    expected, _ = causal_lm_forward(ids, params, config)
+    kv_cache = [no_keys(block.attention, ids, config) for block in params.blocks]
+    t = 0
     for n in pieces:
-        logits, kept = next_logits(ids[..., t : t + n], kept, params, config)
+        logits, kv_cache = next_logits(ids[..., t : t + n], kv_cache, params, config)
         t += n
-        np.testing.assert_allclose(logits, whole[..., t - 1, :], rtol=0, atol=1e-12)
-    assert kept[0].length == 9 and kept[0].keys.shape[-3] == config.n_kv_heads
+        np.testing.assert_allclose(logits, expected[..., t - 1, :], rtol=0, atol=1e-12)
+    assert kv_cache[0].length == 9 and kv_cache[0].keys.shape[-3] == config.n_kv_heads
 
 
 @KEY_HEADS
-@together("has_biases", [False, True])
-@together(
+@pytest.mark.parametrize("has_biases", [False, True])
+@pytest.mark.parametrize(
     ("temperature", "top_k", "top_p"), [(0, None, None), (0.8, None, None), (0.8, 3, None), (0.8, 4, 0.9)]
 )
-def test_writing_with_kept_keys_is_writing_without(rng, config, has_biases, temperature, top_k, top_p):
-    """The model has no biases, but parameters of attention may."""
+def test_generate_equals_generation_without_kv_cache(rng, config, has_biases, temperature, top_k, top_p):
+    """init_causal_lm makes no biases, but loaded parameters of attention may have them."""
     params, ids, d_kv = drawn(config), rng.integers(11, size=(3, 4)), 2 * config.n_kv_heads
     if has_biases:
         biases = {f"b_{x}": rng.normal(size=8 if x in "QO" else d_kv) / 4 for x in "QKVO"}
@@ -59,13 +62,16 @@ def test_writing_with_kept_keys_is_writing_without(rng, config, has_biases, temp
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     first, again = np.random.default_rng(5), np.random.default_rng(5)
     found = generate(ids, params, config, max_new_tokens=20, rng=first, **options)
-    assert (found == plainly(ids, params, config, 20, lambda x: choose(x, *options.values(), again))).all()
+    assert (
+        found
+        == generate_without_cache(ids, params, config, 20, lambda x: choose(x, *options.values(), again))
+    ).all()
     assert len(np.unique(found[:, 4:])) >= 4
 
 
 @KEY_HEADS
-@together("padding_id", [0, 10])
-def test_prompts_of_different_lengths_are_as_each_alone(config, padding_id):
+@pytest.mark.parametrize("padding_id", [0, 10])
+def test_generate_treats_padded_prompts_independently(config, padding_id):
     params, lengths = drawn(config), (5, 3, 1, 5)
     ids = np.full((4, 6), padding_id)
     for row, n in zip(ids, lengths, strict=True):
@@ -77,10 +83,10 @@ def test_prompts_of_different_lengths_are_as_each_alone(config, padding_id):
         assert (found_row[: n + 7] == alone).all() and (found_row[n + 7 :] == padding_id).all()
 
 
-# --- the draws --------------------------------------------------------------------------------------
+# --- the sampled tokens -----------------------------------------------------------------------------
 
 
-def test_the_frequencies_of_the_draws_are_the_probabilities(rng):
+def test_choose_draws_with_given_probabilities(rng):
     logits = np.log([0.5, 0.1, 0.3, 0.1])
     many = np.broadcast_to(logits, (4, 5_000, 4))
     squared = np.array([0.25, 0.01, 0.09, 0.01])
@@ -89,18 +95,18 @@ def test_the_frequencies_of_the_draws_are_the_probabilities(rng):
         (0.5, None, None): squared / squared.sum(),
         (1.0, 2, None): [0.625, 0, 0.375, 0],
         (1.0, None, 0.75): [0.625, 0, 0.375, 0],
-        (1.0, None, 0.85): [0.5, 0.1, 0.3, 0.1],  # equals stay
-        (1.0, 2, 0.6): [1, 0, 0, 0],  # 0.6 of what top_k left
+        (1.0, None, 0.85): [0.5, 0.1, 0.3, 0.1],  # tokens of equal probability are kept
+        (1.0, 2, 0.6): [1, 0, 0, 0],  # 0.6 of the probability that top_k leaves
         (1.0, 99, 1.0): [0.5, 0.1, 0.3, 0.1],
     }.items():
         shares = np.bincount(choose(many, temperature, top_k, top_p, rng).ravel(), minlength=4) / 20_000
         np.testing.assert_allclose(shares, expected, atol=0.02 * (max(expected) < 1))
 
 
-@together("dtype", [np.float32, np.float64])
-@together("size", [1e-3, 100.0])
-@together("tiny", [1e-50, 5e-324])
-def test_a_hardly_warm_temperature_and_a_hardly_open_share_are_greedy(tiny, size, dtype, rng):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1e-3, 100.0])
+@pytest.mark.parametrize("tiny", [1e-50, 5e-324])
+def test_choose_with_tiny_temperature_or_share_is_greedy(tiny, size, dtype, rng):
     logits = (rng.normal(size=(5, 11)) * size).astype(dtype)
     with np.errstate(all="ignore"):
         for temperature, top_k, top_p in ((tiny, None, None), (1.0, None, tiny), (1.0, 3, tiny)):
@@ -110,33 +116,37 @@ def test_a_hardly_warm_temperature_and_a_hardly_open_share_are_greedy(tiny, size
 # --- the edges --------------------------------------------------------------------------------------
 
 
-@together("lengths", [(4, 4), (4, 2)])
-def test_after_the_stop_there_is_nothing_but_stops(lengths):
+@pytest.mark.parametrize("lengths", [(4, 4), (4, 2)], ids=str)
+def test_generate_repeats_stop_id_after_stop(lengths):
     params = drawn(CONFIG)
     ids = np.array([[3, 1, 4, 1], [2, 7, 1, 8]])
     ids[1, lengths[1] :] = 0
     settings = {"max_new_tokens": 12, "temperature": 0, "padding_id": 0}
-    free = generate(ids, params, CONFIG, **settings)
+    without_stop = generate(ids, params, CONFIG, **settings)
     for row, n in enumerate(lengths):
-        stop_id = int(free[row, n + 2])
+        stop_id = int(without_stop[row, n + 2])
         stopped = generate(ids, params, CONFIG, stop_id=stop_id, **settings)
-        for found, without, m in zip(stopped, free, lengths, strict=True):
-            new = list(without[m : m + 12])
+        for found, expected, m in zip(stopped, without_stop, lengths, strict=True):
+            new = list(expected[m : m + 12])
             end = new.index(stop_id) + 1 if stop_id in new else 12
             assert list(found[m : m + 12]) == new[:end] + [stop_id] * (12 - end)
-            assert (found[m + 12 :] == 0).all() and (found[:m] == without[:m]).all()
+            assert (found[m + 12 :] == 0).all() and (found[:m] == expected[:m]).all()
 
 
-def test_it_stops_computing_when_every_row_has_stopped(monkeypatch):
+def test_generate_stops_when_every_row_has_stopped(monkeypatch):
     params, ids, calls = drawn(CONFIG), np.array([[3, 1, 4, 1]]), []
     stop_id = int(generate(ids, params, CONFIG, max_new_tokens=1, temperature=0)[0, -1])
-    whole, place = npf.modern.generation.next_logits, "npformer.modern.generation.next_logits"
-    monkeypatch.setattr(place, lambda *args: calls.append(args) or whole(*args))
+
+    def counting_next_logits(*args):
+        calls.append(args)
+        return next_logits(*args)
+
+    monkeypatch.setattr("npformer.modern.generation.next_logits", counting_next_logits)
     found = generate(ids, params, CONFIG, max_new_tokens=30, temperature=0, stop_id=stop_id)
     assert len(calls) == 1 and found.shape == (1, 34) and (found[0, 4:] == stop_id).all()
 
 
-def test_float32_and_ids_of_a_small_type(rng):
+def test_generate_accepts_float32_and_small_integers(rng):
     config = CONFIG._replace(max_length=400)
     params = npf.tree_map(lambda a: a.astype(np.float32), drawn(config, 300))
     ids, options, found = rng.integers(11, size=(2, 3)), {"max_new_tokens": 100, "temperature": 5.0}, []
@@ -144,13 +154,13 @@ def test_float32_and_ids_of_a_small_type(rng):
         found.append(npf.generate(ids.astype(kind), params, config, rng=np.random.default_rng(0), **options))
         assert found[-1].dtype == np.int64 and (found[-1] == found[0]).all()
     assert found[0].max() > 255
-    kept = [no_keys(block.attention, ids, CONFIG) for block in params.blocks]
-    logits, kept = next_logits(ids, kept, params, CONFIG)
-    assert logits.dtype == kept[0].keys.dtype == np.float32
+    kv_cache = [no_keys(block.attention, ids, CONFIG) for block in params.blocks]
+    logits, kv_cache = next_logits(ids, kv_cache, params, CONFIG)
+    assert logits.dtype == kv_cache[0].keys.dtype == np.float32
 
 
-@together("padding_id", [None, 0])
-def test_no_rows_and_no_new_tokens(padding_id):
+@pytest.mark.parametrize("padding_id", [None, 0])
+def test_generate_without_rows_or_new_tokens(padding_id):
     params, options = drawn(CONFIG), {"temperature": 0, "padding_id": padding_id}
     assert generate(np.zeros((0, 3), int), params, CONFIG, max_new_tokens=2, **options).shape == (0, 5)
     ids = np.array([[3, 1]])

@@ -1,4 +1,4 @@
-"""RMSNorm: what is promised, and what happens at its edges."""
+"""RMSNorm: equation, gradient, golden values, edge cases."""
 
 import numpy as np
 from golden import agrees_with_pytorch
@@ -9,8 +9,8 @@ import npformer as npf
 # --- the equation, by hand --------------------------------------------------------------------------
 
 
-def test_one_row_by_hand():
-    """x = (1, -7): mean square 25, rms 5; dx̂ = dy gamma = (2, 0), mean(dx̂ x̂) = 0.2."""
+def test_rms_norm_of_one_row_by_hand():
+    """For x = (1, -7), the mean square is 25 and rms = 5; dx̂ = dy gamma = (2, 0), mean(dx̂ x̂) = 0.2."""
     y, cache = npf.rms_norm_forward(np.array([1.0, -7]), npf.RMSNormParams(np.array([2.0, 3])), eps=0)
     np.testing.assert_allclose(y, [0.4, -4.2], rtol=1e-15)
     dx, grads = npf.rms_norm_backward(np.array([1.0, 0]), cache)
@@ -33,7 +33,7 @@ test_golden_values = agrees_with_pytorch("rms_norm")
 # --- the edges --------------------------------------------------------------------------------------
 
 
-def test_a_row_of_zeros_gives_zeros_and_a_finite_gradient():
+def test_rms_norm_row_of_zeros_is_zero():
     y, cache = npf.rms_norm_forward(np.zeros((2, 3)), npf.init_rms_norm(3), eps=0)
     dx, _ = npf.rms_norm_backward(np.ones((2, 3)), cache)
     assert not y.any() and np.isfinite(dx).all()

@@ -1,4 +1,4 @@
-"""The rules of the house: who may import whom, what is public, what is written down, what is left out."""
+"""The rules of the project: imports, public names, docstrings, names of tests, files of the repository."""
 
 import ast
 import graphlib
@@ -7,6 +7,8 @@ import itertools
 import re
 import subprocess
 import sys
+import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,12 +40,13 @@ TOP_LEVEL = {
 }  # fmt: skip
 
 SLIDE = 25  # lines of a function below its signature and docstring
+MOST_WORDS = 8  # in the name of a test, after "test_"
 PATHS = sorted(PACKAGE.rglob("*.py"))
 MODULES = {str(p.relative_to(PACKAGE)): ast.parse(p.read_text(encoding="utf-8")) for p in PATHS}
 
 
 def floor(*parts):
-    """The name that FLOORS knows: a module or a room."""
+    """Return the name in FLOORS of a module, given by the parts of its dotted name."""
     return "npformer" if parts[0] in ("__init__", "npformer") else parts[0]
 
 
@@ -51,12 +54,12 @@ def floor(*parts):
 
 
 def imported(tree):
-    """Names on FLOORS that a module imports, wherever the import stands."""
+    """Yield the names in FLOORS that a module imports, at its top or inside a function."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             dotted = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            is_in_worker = node.level == 1  # see `test_worker_imports_only_itself_of_npformer`
+            is_in_worker = node.level == 1  # see the test of the worker
             dotted = [] if is_in_worker else [f"{node.module}.{alias.name}" for alias in node.names]
         else:
             continue
@@ -70,14 +73,14 @@ def test_imports_only_go_down():
     for path, tree in MODULES.items():
         name = floor(*Path(path).with_suffix("").parts)
         assert name in FLOORS, f"{path}: give it a floor here and in the design"
-        others = set(imported(tree)) - {name}
-        assert [other for other in others if FLOORS[other] > FLOORS[name]] == [], path
-        graph.setdefault(name, set()).update(others)
-    graphlib.TopologicalSorter(graph).prepare()  # raises where imports go round in a circle
+        imports = set(imported(tree)) - {name}
+        assert [module for module in imports if FLOORS[module] > FLOORS[name]] == [], path
+        graph.setdefault(name, set()).update(imports)
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError for circular imports
 
 
 def test_worker_imports_only_itself_of_npformer():
-    """It is imported as a package of its own in the student's process, where npformer must not be."""
+    """The student's process imports the worker as a separate package, and must not import npformer."""
     for path, tree in MODULES.items():
         is_in_worker = Path(path).parts[:2] == ("grader", "worker")
         for node in ast.walk(tree):
@@ -87,14 +90,14 @@ def test_worker_imports_only_itself_of_npformer():
             assert list(imported(tree)) == [], path
 
 
-def test_what_windows_has_not_is_imported_where_it_is_used():
-    """Every module is imported there too, for its examples."""
+def test_modules_missing_on_windows_are_imported_in_functions():
+    """The doctests import every module on Windows too."""
     for path, tree in MODULES.items():
         names = {name.name for node in tree.body if isinstance(node, ast.Import) for name in node.names}
         assert names.isdisjoint({"resource", "fcntl", "pwd", "grp", "termios"}), path
 
 
-# --- what `import npformer` costs -----------------------------------------------------------------
+# --- the cost of `import npformer` ----------------------------------------------------------------
 
 IMPORT_PROBE = """
 import sys, numpy, numpy.random
@@ -106,8 +109,8 @@ print(len(added), "npformer.exercises" in sys.modules, *sorted(others))
 """
 
 
-def test_importing_the_package_brings_numpy_and_little_else():
-    """Six small modules of the standard library with Python 3.11; what takes time is what is imported."""
+def test_import_of_package_imports_numpy_and_little_else():
+    """The count is 6 small modules of the standard library with Python 3.11. More imports cost time."""
     command = [sys.executable, "-c", IMPORT_PROBE]
     count, *others = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert others == ["False"] and int(count) <= 15
@@ -116,42 +119,57 @@ def test_importing_the_package_brings_numpy_and_little_else():
 # --- the public names -----------------------------------------------------------------------------
 
 
-# Names, order and defaults, as others have written code against them. A line may come, never go; annotations
-# may grow, so none are in the lines. An argument that comes later, with a default, is written into its line.
+# Names, order and defaults of arguments, because users have written code against them. A line may be added,
+# but never removed. Annotations may change, so the lines contain none. A new argument needs a default.
 CONTRACT = (ROOT / "tests/data/contract.txt").read_text(encoding="utf-8")
-DOORS = {"": npformer, "exercises.": npformer.exercises, "lessons.": npformer.lessons}
-RECORDS = ("Params", "Config", "State")  # NamedTuples that a user makes; caches and reports may change
+PUBLIC_MODULES = {"": npformer, "exercises.": npformer.exercises, "lessons.": npformer.lessons}
+# NamedTuples that users create. Caches and reports may change.
+RECORDS = ("Params", "Config", "State")
 
 
-def promise(thing):
-    """`(x, *, eps=1e-05)`: a function's parameters or a NamedTuple's fields, without annotations."""
-    parameters = inspect.signature(thing).parameters.values()
+def promise(function):
+    """Return the signature of a function or a NamedTuple without annotations, such as `(x, *, eps=1e-05)`."""
+    parameters = inspect.signature(function).parameters.values()
     bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
     return re.sub(r"<(?:class|module) '(?:\w+\.)*(\w+)'.*?>", r"\1", str(inspect.Signature(bare)))
 
 
-def test_every_promised_name_is_public_with_its_signature_and_every_new_one_is_promised():
+def has_promised_signature(name, value):
+    """Return whether a public name is a function, or a NamedTuple that users create."""
+    return inspect.isfunction(inspect.unwrap(value)) or name.endswith(RECORDS)
+
+
+def test_public_signatures_equal_the_contract():
     promised = {line for line in CONTRACT.splitlines() if line and not line.startswith("#")}
-    public = {door + name: getattr(room, name) for door, room in DOORS.items() for name in room.__all__}
-    functions = {name: thing for name, thing in public.items() if inspect.isfunction(inspect.unwrap(thing))}
-    records = {name: thing for name, thing in public.items() if name.endswith(RECORDS)}
-    found = {name + promise(thing) for name, thing in (functions | records).items()}
-    assert promised - found == set(), "a promise is no longer kept"
-    assert found - promised == set(), "write these lines into tests/data/contract.txt"
+    found = set()
+    for prefix, module in PUBLIC_MODULES.items():
+        for name in module.__all__:
+            value = getattr(module, name)
+            if has_promised_signature(name, value):
+                found.add(prefix + name + promise(value))
+    assert promised - found == set(), "these promised signatures have changed"
+    assert found - promised == set(), "add these lines to tests/data/contract.txt"
+
+
+def test_version_equals_that_of_pyproject():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert npformer.__version__ == tomllib.loads(text)["project"]["version"]
 
 
 def test_all_is_sorted_without_repeats_and_importable():
     assert npformer.__all__ == sorted(set(npformer.__all__))
     assert [name for name in npformer.__all__ if not hasattr(npformer, name)] == []
-    written = {name for name in vars(npformer) if not name.startswith("_") and name not in FLOORS}
-    assert written <= set(npformer.__all__), "a name is imported into npformer/__init__.py but not in __all__"
+    imported_names = {name for name in vars(npformer) if not name.startswith("_") and name not in FLOORS}
+    assert imported_names <= set(npformer.__all__), (
+        "npformer/__init__.py imports a name that is not in __all__"
+    )
 
 
-# --- how the code is written ----------------------------------------------------------------------
+# --- docstrings, order and length of functions ----------------------------------------------------
 
 
 def test_modules_and_public_names_have_docstrings():
-    """A cache is described by its forward."""
+    """The docstring of the forward function describes its cache."""
     without = [path for path, tree in MODULES.items() if not ast.get_docstring(tree)]
     for path, node in ((path, node) for path, tree in MODULES.items() for node in tree.body):
         public = isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
@@ -160,7 +178,7 @@ def test_modules_and_public_names_have_docstrings():
     assert without == []
 
 
-def test_a_forward_stands_directly_above_its_backward():
+def test_every_forward_is_directly_above_its_backward():
     for path, tree in MODULES.items():
         if FLOORS[floor(*Path(path).with_suffix("").parts)] <= FLOORS["modern"]:
             names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
@@ -171,22 +189,21 @@ def test_a_forward_stands_directly_above_its_backward():
 
 
 def test_every_function_fits_on_a_slide():
-    long = []
+    too_long = []
     for path, node in ((path, node) for path, tree in MODULES.items() for node in ast.walk(tree)):
         if isinstance(node, ast.FunctionDef):
             body = node.body[1:] if ast.get_docstring(node) else node.body
             if body and node.end_lineno - body[0].lineno + 1 > SLIDE:
-                long.append(f"{path}:{node.lineno} {node.name}")
-    assert long == []
+                too_long.append(f"{path}:{node.lineno} {node.name}")
+    assert too_long == []
 
 
-# --- what is in the repository --------------------------------------------------------------------
+# --- the files of the repository ------------------------------------------------------------------
 
-# Written in pieces, so that this file does not find itself.
+# The patterns are written in pieces, so that they do not match this file.
 FORBIDDEN = {
     "a path of one machine": "/(?:wo" "rk|ro" "ot|ho" r"me/\w+|Us" r"ers/\w+)/|[A-Z]:\\\\?Us" "ers",
     "a registry's host": r"pypi\.o" r"rg|files\.python" r"hosted|registry\.npm" r"js|conda\.ana" "conda",
-    "an unfinished mark": r"\bTO" r"DO\b|\bFIX" r"ME\b|\bX" r"XX\b",
     "a memory address": r"\bat 0x[0-9a-f]{6,}",
     "a kernel's temporary file": "ipykernel" r"_\d+",
 }  # fmt: skip
@@ -200,28 +217,64 @@ def repository_files():
     return [path for path in listing.stdout.splitlines() if (ROOT / path).is_file()]
 
 
-PICTURE = re.compile(r'data:image/png;base64,[^"\\]*|"image/png": "[^"]*"')  # any letters
+UNFINISHED = re.compile(r"\bTO" r"DO\b|\bFIX" r"ME\b|\bX" r"XX\b")
+# The letters of an encoded picture are random, so a picture may contain any pattern.
+PICTURE = re.compile(r'data:image/png;base64,[^"\\]*|"image/png": "[^"]*"')
 
 
-def test_every_golden_answer_is_asked_for():
+def test_every_golden_case_is_tested():
     tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
-    asked = "".join(re.findall(r"agrees_with_pytorch\((.*?)\)", tests, re.DOTALL))
-    assert {case["operation"] for case in CASES.values()} == {*re.findall(r'"(\w+)"', asked)}
+    arguments = "".join(re.findall(r"agrees_with_pytorch\((.*?)\)", tests, re.DOTALL))
+    assert {case["operation"] for case in CASES.values()} == {*re.findall(r'"(\w+)"', arguments)}
 
 
-def test_nothing_lies_at_the_top_but_what_belongs_there():
+def test_top_level_has_only_known_files():
     assert {Path(path).parts[0] for path in repository_files()} <= TOP_LEVEL
 
 
 def text_offences(path, text):
-    """What must not be written, and what came from elsewhere: a licence, code that a tool has squeezed."""
-    found = [what for what, pattern in FORBIDDEN.items() if re.search(pattern, PICTURE.sub("", text))]
-    squeezed = path.endswith((".js", ".css")) and max(map(len, text.splitlines()), default=0) > 1000
-    licence = path != "LICENSE" and re.search("permission is hereby gran" + "ted", text, flags=re.I)
-    return [f"{path}: {what}" for what in [*found, *["others wrote it"] * bool(squeezed or licence)]]
+    """List the forbidden patterns in a file, and signs of a copied file: a licence, minified code."""
+    offences = [what for what, pattern in FORBIDDEN.items() if re.search(pattern, text)]
+    is_minified = path.endswith((".js", ".css")) and max(map(len, text.splitlines()), default=0) > 1000
+    has_licence = path != "LICENSE" and re.search("permission is hereby gran" + "ted", text, flags=re.I)
+    if is_minified or has_licence:
+        offences.append("others wrote it")
+    return [f"{path}: {what}" for what in offences]
 
 
-def test_no_machine_paths_hosts_unfinished_marks_or_borrowed_files():
-    texts = {path: (ROOT / path).read_bytes() for path in repository_files()}
-    texts = {path: data.decode("utf-8") for path, data in texts.items() if b"\0" not in data}
-    assert [offence for path, text in texts.items() for offence in text_offences(path, text)] == []
+@cache
+def repository_texts():
+    """Return {path: text} of the text files, without encoded pictures."""
+    files = {path: (ROOT / path).read_bytes() for path in repository_files()}
+    return {path: PICTURE.sub("", data.decode("utf-8")) for path, data in files.items() if b"\0" not in data}
+
+
+def test_no_file_has_forbidden_text():
+    offences = []
+    for path, text in repository_texts().items():
+        offences += text_offences(path, text)
+    assert offences == []
+
+
+def test_no_text_is_left_to_write():
+    """The scaffolds of tests/new.py put a mark wherever text or code is missing."""
+    unfinished = []
+    for path, text in repository_texts().items():
+        for number, line in enumerate(text.splitlines(), start=1):
+            if UNFINISHED.search(line):
+                unfinished.append(f"{path}:{number}: {line.strip()}")
+    assert not unfinished, "\n".join(["write what is missing:", *unfinished])
+
+
+# --- the names of the tests ---------------------------------------------------------------------------
+
+TEST_FILES = sorted((ROOT / "tests").rglob("test_*.py"))
+
+
+@pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.stem)
+def test_test_names_have_at_most_eight_words(path):
+    """A name is test_<function>_<what it does>, and fits on a line of the report."""
+    names = re.findall(r"\bdef (test_\w+)|^ *(test_\w+) = ", path.read_text(encoding="utf-8"), re.MULTILINE)
+    for name in ("".join(pair) for pair in names):
+        words = name.removeprefix("test_").split("_")
+        assert len(words) <= MOST_WORDS, f"{name} has {len(words)} words"

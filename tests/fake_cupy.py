@@ -1,17 +1,16 @@
-"""A stand-in for CuPy on machines without a GPU: put in `sys.modules["cupy"]`, it plays the part of `cupy`.
+"""A fake of CuPy for machines without a GPU: a test puts it into `sys.modules["cupy"]`.
 
-Its arrays wrap NumPy arrays, so the numbers are NumPy's. What matters is what they refuse, as arrays on a
-GPU would or should:
+Its arrays wrap NumPy arrays, so the numbers are NumPy's. It rejects everything that is wrong on a GPU:
 
-- any NumPy function or conversion that is handed one (CuPy takes some of them; the package says `xp`);
-- any mixing with NumPy arrays, and with NumPy scalars, whose float64 would spread through float32 arrays;
-- while a forward, a backward or an optimizer's update of the package runs, anything that waits for the
-  GPU: `float(…)`, `bool(…)`, `if array:`, `.item()`, `.get()`, indexing by a boolean array, printing.
+- a NumPy function or conversion of such an array (CuPy accepts some of them; the package uses `xp`)
+- an operation with a NumPy array, or with a NumPy scalar, which would turn float32 arrays into float64
+- inside a forward function, a backward function or an optimizer's update, everything that makes the host wait
+  for the GPU: `float(…)`, `bool(…)`, `if array:`, `.item()`, `.get()`, boolean indexing, printing.
 
-It has the names that the package uses of CuPy and no more. That CuPy has them, and takes what it is given, is
-CuPy's to say: where it can be imported, which takes no GPU and no driver, every call of the stand-in
-is made of CuPy too, on arrays that have a shape and a type but no memory. CuPy reads names and arguments
-before it looks for a device, and what it objects to is raised here (`ask`).
+The fake has only the names of CuPy that the package uses. Only CuPy knows whether it has these names and
+accepts these arguments. CuPy can be imported without a GPU and without a driver. If it is installed, the fake
+makes each call with CuPy too. The arrays of these calls have a shape and a dtype, but no memory. CuPy checks
+names and arguments before it looks for a device, and `call_real_cupy` raises its errors.
 """
 
 import operator
@@ -22,50 +21,58 @@ import numpy as np
 
 from npformer.backend import _why_no_cupy
 
-# Not where a GPU answers: kernels would run there, on no memory. test_gpu.py runs the real thing.
+# With a working GPU, kernels would run on arrays without memory. There, test_gpu.py tests CuPy itself.
 REAL = sys.modules.get("cupy") if _why_no_cupy() else None
-HERE = sys.modules[__name__]
-WITHOUT_WAITING = ("_forward", "_backward", "_update")  # functions of the package that must never wait
+FAKE = sys.modules[__name__]
+WITHOUT_WAITING = ("_forward", "_backward", "_update")  # ends of the names of functions that must not wait
 
 
-# What CuPy says
+# The same call with CuPy
 
 
-def ask(owner, name, *args, **kwargs):
-    """Make the call of CuPy itself, once: what it objects to before it looks for a device is raised."""
+def call_real_cupy(owner, name, *args, **kwargs):
+    """Make the same call with CuPy, and raise its errors. Calls with equal shapes are made once."""
     call = owner, name, args, kwargs
-    if REAL is None or (words := repr(_real(call, lambda a: (a.shape, a.dtype.str)))) in ANSWERED:
+    if REAL is None:
+        return
+    key = repr(_real(call, lambda a: (a.shape, a.dtype.str)))
+    if key in ACCEPTED:
         return
     owner, name, args, kwargs = _real(call, _without_memory)
     try:
         getattr(owner, name)(*args, **kwargs)
     except (REAL.cuda.runtime.CUDARuntimeError, ImportError):
-        pass  # no driver, or none of CUDA's libraries: up to here all was well
-    ANSWERED.add(words)
+        pass  # There is no driver or no CUDA library, but CuPy has accepted the name and the arguments.
+    ACCEPTED.add(key)
 
 
-ANSWERED = set()
+ACCEPTED = set()
 
 
 def _real(value, of_array):
-    """CuPy's own for each part of the stand-in: the module, its ufunc, its arrays."""
+    """Replace the module, the ufunc `add` and the arrays of the fake by those of CuPy."""
     if isinstance(value, ndarray):
         return of_array(value)
     if isinstance(value, tuple | list):
         return type(value)([_real(part, of_array) for part in value])
     if isinstance(value, dict):
         return {key: _real(part, of_array) for key, part in value.items()}
-    return REAL if value is HERE else REAL.add if value is add else value
+    if value is FAKE:
+        return REAL
+    if value is add:
+        return REAL.add
+    return value
 
 
 def _without_memory(array):
-    nowhere = REAL.cuda.MemoryPointer(REAL.cuda.UnownedMemory(2**40, 2**40, None, device_id=0), 0)
-    return _hollow()(array.shape, array.dtype, nowhere, array._host.strides)
+    """Return an array of CuPy with this shape and dtype, but without memory."""
+    no_memory = REAL.cuda.MemoryPointer(REAL.cuda.UnownedMemory(2**40, 2**40, None, device_id=0), 0)
+    return _hollow()(array.shape, array.dtype, no_memory, array._host.strides)
 
 
 @cache
 def _hollow():
-    """CuPy's arrays, but for printing, which would need the numbers, also within an error's message."""
+    """Return a class of CuPy's arrays that can be printed without their numbers, as in error messages."""
 
     class Hollow(REAL.ndarray):
         def __repr__(self):
@@ -74,7 +81,7 @@ def _hollow():
     return Hollow
 
 
-# CuPy's functions, methods and operators, with NumPy's of the same name for the numbers
+# Functions, methods and operators, computed by NumPy's functions of the same name
 
 FUNCTIONS = """arange ascontiguousarray concatenate copyto cumsum empty empty_like flatnonzero full ones
 partition repeat sort take_along_axis where zeros zeros_like
@@ -83,20 +90,21 @@ METHODS = "all argmax astype copy dot max mean min reshape sum swapaxes view".sp
 OPERATORS = """add subtract multiply divide power matmul bitwise_and bitwise_or invert negative absolute
 equal not_equal less less_equal greater greater_equal""".split()
 KEYWORDS = {"axis", "dtype", "keepdims", "out"}
-KNOWN, VIEWS = ("shape", "ndim", "size", "dtype", "nbytes"), ("T", "real", "imag")
+ATTRIBUTES = ("shape", "ndim", "size", "dtype", "nbytes")
+VIEWS = ("T", "real", "imag")
 
 
 def _call(owner, name, of_numpy, *args, **kwargs):
-    """What CuPy's owner has under this name; its numbers are NumPy's."""
+    """Compute a call with NumPy, and make the same call with CuPy if it is installed."""
     if unused := {*kwargs} - KEYWORDS - ({"where"} if name == "copyto" else set()):
         raise TypeError(f"{name}: the package has not used {unused} of CuPy's yet")
     found = of_numpy(*_host(args), **{key: _host(value) for key, value in kwargs.items()})
-    ask(owner, name, *args, **kwargs)
+    call_real_cupy(owner, name, *args, **kwargs)
     return kwargs["out"] if "out" in kwargs else _device(found)
 
 
 def _unwritten(shape, dtype=float):
-    """Uninitialised memory: NaN where the type has one, so that reading it shows."""
+    """Return an array of NaN, or of 99 for integers, so that reading uninitialised memory is visible."""
     return np.full(shape, np.nan if np.dtype(dtype).kind in "fc" else 99, dtype)
 
 
@@ -105,12 +113,12 @@ UNWRITTEN = {"empty": _unwritten, "empty_like": lambda a: _unwritten(a.shape, a.
 
 def __getattr__(name):
     if name in FUNCTIONS:
-        return partial(_call, HERE, name, UNWRITTEN.get(name) or getattr(np, name))
+        return partial(_call, FAKE, name, UNWRITTEN.get(name) or getattr(np, name))
     raise AttributeError(f"the package has not used cupy.{name} yet")
 
 
-add = partial(_call, HERE, "add", np.add)
-for _name in ("at", "reduce"):  # of other ufuncs CuPy has none
+add = partial(_call, FAKE, "add", np.add)
+for _name in ("at", "reduce"):  # CuPy has these methods for `add` only
     setattr(add, _name, partial(_call, add, _name, getattr(np.add, _name)))
 
 
@@ -125,18 +133,18 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=()):
         if method != "__call__" or ufunc.__name__ not in OPERATORS:
-            self._refuse()
-        return _call(HERE, ufunc.__name__, ufunc, *inputs, **({"out": out[0]} if out else {}))
+            self._reject()
+        return _call(FAKE, ufunc.__name__, ufunc, *inputs, **({"out": out[0]} if out else {}))
 
-    def _refuse(self, *args, **kwargs):
+    def _reject(self, *args, **kwargs):
         raise TypeError("NumPy was handed an array of the device; `.get()` brings it to the host")
 
-    __array__ = __array_function__ = _refuse
+    __array__ = __array_function__ = _reject
 
     def __getattr__(self, name):
         if name in METHODS:
             return partial(_call, self, name, getattr(self._host, name))
-        if name in KNOWN:
+        if name in ATTRIBUTES:
             return getattr(self._host, name)
         if name in VIEWS:
             return ndarray(getattr(self._host, name))
@@ -161,7 +169,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def _waiting(name, of_host):
-    """What makes the host wait for the device."""
+    """Return a method that makes the host wait for the device."""
 
     def wait(self):
         _wait(name)
@@ -179,7 +187,7 @@ for _name, _of_host in WAITING.items():
 
 
 def _wait(what):
-    """Refuse to wait for the device inside a function of the package that must not."""
+    """Raise RuntimeError if a function of the package that must not wait is running."""
     frame = sys._getframe(2)
     while frame is not None:
         function, module = frame.f_code.co_name, frame.f_globals.get("__name__", "")
@@ -189,12 +197,12 @@ def _wait(what):
 
 
 def _device(result):
-    """What NumPy computed, as an array of the device; a NumPy scalar becomes 0-d."""
+    """Return a result of NumPy as an array of the device; a scalar becomes an array without axes."""
     return ndarray(np.asarray(result))
 
 
 def _host(value):
-    """The NumPy array inside, for a computation "on the device"; NumPy's own arrays are refused."""
+    """Return the NumPy array inside an array of the device; reject NumPy's own arrays."""
     if isinstance(value, ndarray):
         return value._host
     if isinstance(value, tuple):
@@ -207,7 +215,7 @@ def _host(value):
 
 
 def array(obj):
-    """A copy on the device, of an array of either side or of numbers."""
+    """Return a copy on the device of an array or of numbers."""
     return ndarray(np.array(obj._host if isinstance(obj, ndarray) else obj))
 
 
@@ -223,4 +231,4 @@ def asnumpy(a):
 
 
 def get_array_module(*args):
-    return HERE if any(isinstance(arg, ndarray) for arg in args) else np
+    return FAKE if any(isinstance(arg, ndarray) for arg in args) else np

@@ -1,0 +1,213 @@
+"""A new exercise: its text, its code, one example mistake, example answers, its week in the course."""
+
+import re
+
+from scaffolds.files import (
+    ROOT,
+    CannotCreate,
+    filled,
+    print_steps,
+    read,
+    sort_imports,
+    write_all,
+)
+from scaffolds.operation import with_import
+from scaffolds.sections import part_number, section_number, with_paragraph
+
+BANK = "npformer/exercises/bank"
+QUESTIONS = f"{BANK}/questions.md"
+MISTAKES = f"{BANK}/mistakes.md"
+CODINGS = "tests/exercises/codings"
+PLAIN_ANSWERS = "tests/exercises/plain_answers.txt"
+COURSE = "notebooks/guide/course.md"
+KINDS = ("letter", "truth", "numbers", "function")
+
+TEXT = """
+## <id> (<topic>, level <level>)
+
+MISSING: write the task, in one paragraph. <how>
+
+<answers>Hint: MISSING: write a hint.
+Ask: MISSING: write the question that the feedback asks.
+"""
+HOW = {
+    "letter": "It is answered with a letter.",
+    "truth": "It is a claim that is true or false.",
+    "numbers": "It contains {n}, the number that is drawn.",
+    "function": "Name the arguments, their shapes, and what is returned.",
+}
+ANSWERS = {
+    "letter": """- [x] MISSING: write the correct option.
+- [ ] MISSING: write a wrong option.
+  <CODE>: MISSING: write what is wrong with this option.
+
+""",
+    "truth": """- [x] True
+- [ ] False
+  <CODE>: MISSING: write why this answer is wrong.
+
+""",
+    "numbers": """- <CODE>: MISSING: write what this wrong number counts.
+
+""",
+    "function": "",
+}
+NUMBERS = '''
+
+@drawn("<id>")
+def <function>(draw: Draw) -> Posed:
+    """MISSING: name the number."""
+    n = draw.integer(10, 6, 30)  # MISSING: draw the numbers of the task
+    return Posed({"n": n}, n, {  # MISSING: calculate the answer
+        "<CODE>": 2 * n,  # MISSING: calculate what each confusion makes of it
+    })
+'''
+FUNCTION = '''
+
+# MISSING: name the outputs and the axes, add one call for each edge of the task, and write the solution.
+<function>_exercise = coded("<id>",
+    ("dx",), (),
+    axes="x: rows columns; dx: rows columns",
+    ours=None,  # MISSING: remove this line if npformer has the function
+    solution="""
+def <function>(x):
+    return 2 * x
+""",
+    mistakes={  # MISSING: write each mistake as an edit of the solution's text
+        "<CODE>": [Edit("2 * x", "-2 * x")],
+    })
+'''
+MISTAKE = """
+## <CODE>
+MISSING: write what is observed.
+MISSING: write the likely cause.
+MISSING: write one question.
+"""
+CODING = """## <id> | right |
+own("<id>")  # MISSING: write the solution as a student would, at least two times
+## <id> | wrong <CODE> |
+lambda x: -own("<id>")(x)  # MISSING: write the mistakes as students would, at least five
+"""
+PLAIN_CODING = {
+    "letter": "<id> | right | 'a'\n<id> | wrong | 'b'\n",
+    "truth": "<id> | right | True\n<id> | wrong | False\n",
+    "numbers": "<id> | right | 10\n<id> | wrong | 20\n",
+}
+
+
+def files_of_bank():
+    """Return {file name: ids of the exercises in it} of the bank's Python files."""
+    paths = sorted((ROOT / BANK).glob("*.py"))
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in paths}
+    return {name: re.findall(r'(?:coded|drawn)\("([\w.]+)"', text) for name, text in texts.items()}
+
+
+def sections_of_exercises(questions):
+    """Return {id: (lesson, section)} of the exercises in questions.md."""
+    found = {}
+    for part in re.split(r"^(?=# \d\d, section )", questions, flags=re.MULTILINE)[1:]:
+        for exercise in re.findall(r"^## (\S+) \(", part, re.MULTILINE):
+            found[exercise] = part_number(part)
+    return found
+
+
+def chosen_section(exercise, section, sections):
+    """Return the section that was given, or the last one that has an exercise with the same beginning."""
+    if section:
+        return section_number(section)
+    prefix = exercise.partition(".")[0] + "."
+    relatives = [place for other, place in sections.items() if other.startswith(prefix)]
+    if not relatives:
+        raise CannotCreate("say which section teaches it, such as --section 07.2")
+    return relatives[-1]
+
+
+def chosen_file(exercise, file, place, sections):
+    """Return the file that was given, or the one that has exercises with the same beginning or section."""
+    files = files_of_bank()
+    if file:
+        if not files.get(file):
+            with_exercises = ", ".join(name for name, ids in files.items() if ids)
+            raise CannotCreate(f"the bank has no file {file!r}; it has {with_exercises}")
+        return file
+    prefix = exercise.partition(".")[0] + "."
+    for name, ids in files.items():
+        if any(other.startswith(prefix) for other in ids):
+            return name
+    for name, ids in files.items():
+        if any(sections.get(other) == place for other in ids):
+            return name
+    raise CannotCreate("say which file of the bank it belongs to, such as --file loss")
+
+
+def with_homework(text, exercise, lesson):
+    """Return the page of the course with the exercise in the last week of the lesson that teaches it."""
+    lines = text.splitlines(keepends=True)
+    weeks = [i for i, line in enumerate(lines) if re.match(rf"\| \d+ \|[^|]*[Ll]esson {lesson}\b", line)]
+    if not weeks:
+        raise CannotCreate(f"{COURSE} has no week with lesson {lesson}")
+    before, row, after = lines[: weeks[-1]], lines[weeks[-1]], lines[weeks[-1] + 1 :]
+    *cells, homework, end = row.split("|")
+    ids, semicolon, remark = homework.rstrip().partition(";")
+    cells = [*cells, f"{ids} {exercise}{semicolon}{remark} ", end]
+    return "".join([*before, "|".join(cells), *after])
+
+
+def code_of_exercise(kind, file, values):
+    """Return the changed texts of an exercise that needs code: numbers or a function."""
+    path = f"{BANK}/{file}.py"
+    text = read(path)
+    if kind == "numbers":
+        text = with_import(text, "npformer.exercises.bank.questions", ["drawn"])
+        text = with_import(text, "npformer.exercises.task", ["Draw", "Posed"])
+        return {path: text.rstrip() + "\n" + filled(NUMBERS, **values)}
+    text = with_import(text, "npformer.exercises.bank.questions", ["coded"])
+    text = with_import(text, "npformer.exercises.task", ["Edit"])
+    codings = f"{CODINGS}/{file}.txt"
+    before = read(codings) if (ROOT / codings).exists() else ""
+    return {
+        path: text.rstrip() + "\n" + filled(FUNCTION, **values),
+        codings: before + filled(CODING, **values),
+    }
+
+
+def create_exercise(exercise, kind, section, file, topic, level):
+    """Create the text, the code and the example answers of an exercise."""
+    if not re.fullmatch(r"[a-z]\w*\.[a-z]\w*", exercise):
+        raise CannotCreate(f"{exercise!r} is no id of an exercise; expected one such as kl.backward")
+    questions = read(QUESTIONS)
+    sections = sections_of_exercises(questions)
+    if exercise in sections:
+        raise CannotCreate(f"{QUESTIONS} has the exercise {exercise} already; choose another id")
+    lesson, number = chosen_section(exercise, section, sections)
+    code = exercise.upper().replace(".", "-").replace("_", "-") + "-WRONG"
+    values = {"id": exercise, "CODE": code, "function": exercise.replace(".", "_")}
+    values |= {"topic": topic or topic_of(exercise, questions, lesson, number), "level": str(level)}
+    text = filled(TEXT, **values, how=HOW[kind], answers=filled(ANSWERS[kind], **values))
+    texts = {
+        QUESTIONS: with_paragraph(questions, lesson, number, text),
+        COURSE: with_homework(read(COURSE), exercise, lesson),
+    }
+    if kind in PLAIN_CODING:
+        texts[PLAIN_ANSWERS] = read(PLAIN_ANSWERS) + filled(PLAIN_CODING[kind], **values)
+    if kind == "function":
+        texts[MISTAKES] = with_paragraph(read(MISTAKES), lesson, number, filled(MISTAKE, **values))
+    if kind in ("numbers", "function"):
+        bank_file = chosen_file(exercise, file, (lesson, number), sections)
+        texts |= code_of_exercise(kind, bank_file, values)
+    write_all(texts)
+    sort_imports(*[path for path in texts if path.endswith(".py")])
+    print_steps([
+        f"Replace every mark in these files; `uv run npformer show {exercise}` shows the task.",
+        "`uv run python tests/new.py exercises` writes the student's notebook and the tables.",
+        "`uv run pytest tests/exercises tests/test_project_rules.py`: the failing tests say what is missing.",
+    ])  # fmt: skip
+
+
+def topic_of(exercise, questions, lesson, number):
+    """Return "backward" for kl.backward, otherwise the topic of the section's last exercise."""
+    if exercise.endswith(".backward"):
+        return "backward"
+    earlier = re.split(r"^(?=# \d\d, section )", questions, flags=re.MULTILINE)[1:]
+    texts = "".join(part for part in earlier if part_number(part) <= (lesson, number))
+    return re.findall(r"^## \S+ \((.+), level \d\)", texts or questions, re.MULTILINE)[-1]

@@ -1,0 +1,117 @@
+"""A new section of a lesson: its cells, its answer, two wrong guesses, its row in the lesson plan."""
+
+import json
+import re
+
+from scaffolds.files import CannotCreate, filled, print_steps, read, replaced_once, write_all
+from scaffolds.sections import EXERCISES, lesson_path, section_number, source_of, titles_of
+
+PLAN = "notebooks/README.md"
+GUESSES = "notebooks/guide/guesses.md"
+BANK = "npformer/exercises/bank"
+MINUTES = 5  # of a new section in the plan
+
+HEADING = "## <section> <title>\n\nMISSING: write the text of this section."
+QUESTION = "**Predict.** MISSING: write the question."
+CODE = '# MISSING: compute what the question asks for\nreveal("<id>")'
+ANSWER = "\n## <id>\n\nMISSING: write the answer.\n"
+TWO_GUESSES = """**<id>** guess: MISSING: a wrong guess — shows: the thought behind it — ask: a question?
+**<id>** guess: MISSING: another wrong guess — shows: the thought behind it — ask: a question?
+"""
+
+
+def new_cells(section, title, answer):
+    """Return the cells of the section: heading and text, question, code that reveals the answer."""
+    name = section.replace(".", "-")
+    text = filled(HEADING, section=section, title=title)
+    slide = {"slide_type": "slide"}
+    question = {"npformer": {"predict": answer, "title": f"{title}?"}, "slideshow": slide}
+    code = {"npformer": {"reveal": answer, "title": title}, "slideshow": slide}
+    return [
+        cell_of("markdown", f"s-{name}", {"slideshow": {"slide_type": "skip"}}, text),
+        cell_of("markdown", f"q-{name}a", question, filled(QUESTION)),
+        cell_of("code", f"a-{name}a", code, filled(CODE, id=answer)),
+    ]
+
+
+def cell_of(kind, id, metadata, text):
+    """Return a cell in the form of a notebook's file."""
+    cell = {"cell_type": kind, "id": id, "metadata": metadata, "source": text.splitlines(keepends=True)}
+    if kind == "code":
+        cell |= {"execution_count": None, "outputs": []}
+    return cell
+
+
+def with_section(notebook, lesson, number, title):
+    """Return the notebook with the section before its exercises, whose number grows by 1."""
+    old, new = f"## {lesson}.{number} {EXERCISES}", f"## {lesson}.{number + 1} {EXERCISES}"
+    cells = []
+    for cell in notebook["cells"]:
+        before, heading, after = source_of(cell).partition(old)
+        if not heading or cell["cell_type"] != "markdown":
+            cells.append(cell)
+            continue
+        if before:
+            text = before.rstrip().splitlines(keepends=True)
+            cells.append({**cell, "source": text, "id": f"before-{lesson}-{number}"})
+        cells += new_cells(f"{lesson}.{number}", title, f"{lesson}.{number}a")
+        cells.append({**cell, "source": (new + after).splitlines(keepends=True)})
+    return {**notebook, "cells": cells}
+
+
+def with_guesses(text, lesson, answer):
+    """Return the page of wrong guesses with two more, at the end of the lesson's part."""
+    heading = f"## Lesson {lesson}\n"
+    if heading not in text:
+        raise CannotCreate(f"{GUESSES} has no heading {heading.strip()!r}")
+    before, _, after = text.partition(heading)
+    part, next_heading, rest = after.partition("\n## Lesson ")
+    return f"{before}{heading}{part.rstrip()}\n{filled(TWO_GUESSES, id=answer)}{next_heading}{rest}"
+
+
+def with_minutes(text, lesson, number):
+    """Return the lesson plan with the section's minutes."""
+    previous = re.search(rf"^\| {lesson:02} \| .*{lesson}\.{number - 1} \*\*\d+\*\*", text, re.MULTILINE)
+    if not previous:
+        raise CannotCreate(f"{PLAN} has no minutes of section {lesson}.{number - 1}")
+    return replaced_once(text, previous[0], f"{previous[0]} · {lesson}.{number} **{MINUTES}**", PLAN)
+
+
+def with_new_number_of_exercises(text, lesson, number):
+    """Return a file of the bank in which the lesson's exercises have the next number."""
+    old = f"section {lesson}.{number}, {EXERCISES}"
+    return text.replace(old, f"section {lesson}.{number + 1}, {EXERCISES}")
+
+
+def create_section(section, title):
+    """Create the cells, the answer and the plan's entry of a section before the exercises."""
+    lesson, number = section_number(section)
+    path, titles = lesson_path(lesson), titles_of(lesson)
+    (exercises,) = [other for other, words in titles.items() if words == EXERCISES]
+    if number != exercises:
+        taken = f"has the title {titles[number]!r}" if number in titles else "would leave a gap"
+        raise CannotCreate(
+            f"section {lesson}.{number} {taken}; a new section is the last one before the exercises, "
+            f"which is {lesson:02}.{exercises}"
+        )
+    answer, answers = f"{lesson}.{number}a", f"npformer/lessons/answers/{lesson:02}.md"
+    notebook = with_section(json.loads(read(path)), lesson, number, title)
+    texts = {
+        path: json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n",
+        answers: read(answers).rstrip() + "\n" + filled(ANSWER, id=answer),
+        PLAN: with_minutes(read(PLAN), lesson, number),
+        GUESSES: with_guesses(read(GUESSES), lesson, answer),
+    }
+    for name in (f"{BANK}/questions.md", f"{BANK}/mistakes.md"):
+        text = with_new_number_of_exercises(read(name), lesson, number)
+        if text != read(name):
+            texts[name] = text
+    write_all(texts)
+    print_steps([
+        f"Replace every mark in these files. The lesson's exercises are section {lesson}.{number + 1} now.",
+        f"The plan gives the section {MINUTES} minutes. "
+        f"Change the lesson's sum in its first cell, in {PLAN} and in README.md.",
+        f"`NPFORMER_REWRITE=1 uv run pytest tests/test_notebooks.py -k {lesson:02}_` writes the outputs.",
+        "`uv run pytest tests/test_classroom.py tests/test_notebooks.py tests/test_project_rules.py`: "
+        "the failing tests say what is missing.",
+    ])  # fmt: skip

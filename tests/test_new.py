@@ -1,0 +1,157 @@
+"""The command tests/new.py: its tests fail until every mark is replaced, and it overwrites no file."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from scaffolds.exercise import create_exercise
+from scaffolds.files import MARK, CannotCreate
+from scaffolds.operation import create_operation
+from scaffolds.section import create_section
+from scaffolds.sections import section_number, with_paragraph
+
+ROOT = Path(__file__).parents[1]
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__", "build", "dist", "*.tmp")
+
+
+# --- what is rejected, before anything is written ------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("rms_norm", r"npformer/modern/rms_norm\.py exists already"),
+    ("layer_norm", r"npformer\.LayerNormParams exists already"),
+    ("RMSNorm", "no name for a module"),
+])  # fmt: skip
+def test_create_operation_rejects_taken_or_bad_name(name, message):
+    with pytest.raises(CannotCreate, match=message):
+        create_operation(name, is_core=False)
+
+
+@pytest.mark.parametrize(("exercise", "section", "file", "message"), [
+    ("cross_entropy.forward", None, None, "has the exercise cross_entropy.forward already"),
+    ("kl", "07.2", None, "'kl' is no id of an exercise"),
+    ("kl.backward", None, None, "say which section teaches it"),
+    ("kl.backward", "7", None, "'7' is no number of a section"),
+    ("kl.backward", "07.99", None, r"lesson 07 has no section 7\.99"),
+    ("kl.backward", "07.2", "kl", "the bank has no file 'kl'"),
+], ids=lambda value: str(value)[:20])  # fmt: skip
+def test_create_exercise_rejects_bad_input(exercise, section, file, message):
+    with pytest.raises(CannotCreate, match=message):
+        create_exercise(exercise, "function", section, file, None, 2)
+
+
+@pytest.mark.parametrize(("section", "message"), [
+    ("07.6", r"7\.6 has the title 'Training'"),
+    ("07.99", r"7\.99 would leave a gap"),
+    ("99.1", "there is no lesson 99"),
+])  # fmt: skip
+def test_create_section_rejects_taken_or_distant_number(section, message):
+    with pytest.raises(CannotCreate, match=message):
+        create_section(section, "Beam search")
+
+
+# --- where a paragraph goes ----------------------------------------------------------------------------
+
+
+def test_section_number_accepts_both_forms():
+    assert section_number("07.2") == section_number("7.2") == (7, 2)
+
+
+@pytest.mark.parametrize(("number", "index"), [(1, 1), (2, 2)])
+def test_with_paragraph_keeps_order_of_sections(number, index):
+    """Lesson 7 has a section 7.1 of another file; a missing part is created at its place."""
+    text = (
+        "About.\n\n# 01, section 1.1, A\n\nRead A.\n\n## a.a\n\n# 07, section 7.2, B\n\nRead B.\n\n## b.b\n"
+    )
+    parts = with_paragraph(text, 7, number, "## c.c").split("\n# ")[1:]
+    assert "## c.c" in parts[index] if number == 1 else "## b.b\n\n## c.c" in parts[-1]
+    assert len(parts) == 4 - number
+
+
+# --- the commands, in a copy of the project ------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """Run each command once in a copy of the project; return its folder and the printed outputs."""
+    folder = tmp_path_factory.mktemp("new") / "project"
+    shutil.copytree(ROOT, folder, ignore=LEFT_OUT)
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    new = [sys.executable, "tests/new.py"]
+    commands = [
+        ["operation", "scaled_columns"],
+        ["operation", "moved_columns", "--core"],
+        ["exercise", "kl.backward", "--section", "07.2", "--file", "loss"],
+        ["exercise", "kl.sign", "--section", "07.2", "--kind", "letter"],
+        ["exercise", "kl.zero", "--section", "07.2", "--kind", "truth"],
+        ["exercise", "kl.value", "--section", "07.2", "--kind", "numbers", "--file", "in_numbers"],
+        ["section", "07.11", "Beam search"],
+    ]
+    return folder, [run(folder, *new, *command).stdout for command in commands]
+
+
+def run(folder, *command):
+    """Run a command in the copy, whose npformer is imported instead of the installed one."""
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_new_prints_files_and_next_steps(project):
+    folder, outputs = project
+    for output in outputs:
+        files, _, steps = output.partition("\nNext:\n")
+        assert steps.startswith("1. "), output
+        for line in files.splitlines():
+            action, _, path = line.partition(": ")
+            assert action in ("created", "changed") and (folder / path).is_file(), line
+
+
+@pytest.mark.slow
+def test_new_leaves_importable_package_and_bank(project):
+    folder, _ = project
+    code = (
+        "import npformer, npformer.exercises as e;"
+        "npformer.scaled_columns_forward, npformer.moved_columns_forward;"
+        "print(*[e.show(name) for name in ('kl.backward', 'kl.sign', 'kl.zero', 'kl.value')]);"
+        "print(npformer.lessons.reveal('7.11a'))"
+    )
+    shown = run(folder, sys.executable, "-c", code)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.count(MARK) >= 5
+
+
+@pytest.mark.slow
+def test_new_makes_tests_fail_for_missing_parts(project):
+    """The contract, the imports and FLOORS are complete. Equations, texts and minutes are missing."""
+    folder, _ = project
+    files = [
+        "tests/test_project_rules.py",
+        "tests/test_moved_columns.py",
+        "tests/modern/test_scaled_columns.py",
+        "tests/test_classroom.py",
+    ]
+    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-k", "not test_names"]
+    tests = run(folder, sys.executable, "-m", "pytest", *options, *files)
+    failed = {line.split()[1].partition("::")[2] for line in tests.stdout.splitlines() if "FAILED" in line}
+    names = {name.partition("[")[0] for name in failed}
+    assert names == {
+        "test_no_text_is_left_to_write",
+        "test_forward_by_hand",
+        "test_gradients",
+        "test_golden_values",
+        "test_edges",
+        "test_plan_lesson_and_readme_agree",
+    }, tests.stdout
+    assert "it is 0 everywhere" in tests.stdout
+    assert f"npformer/lessons/answers/07.md:80: {MARK} write the answer." in tests.stdout
+
+
+@pytest.mark.slow
+def test_new_overwrites_nothing(project):
+    folder, _ = project
+    again = run(folder, sys.executable, "tests/new.py", "operation", "scaled_columns")
+    assert again.returncode == 1 and "nothing was written" in again.stderr
