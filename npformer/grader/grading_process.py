@@ -111,8 +111,8 @@ def digest(data: bytes | str) -> str:
 class WorkerEnded(Exception):
     """The worker has ended or was given up.
 
-    The checker may catch this error as an error of the student's function. Therefore `SubmissionGrader` reads
-    its attribute `failure` after each check and ignores the checker's result if there is a failure.
+    The checker may catch this error as an error of the student's function. Therefore `SubmissionGrader` also
+    stores the failure, and ignores the result of a check during which a failure occurred.
     """
 
     def __init__(self, reason: Finding) -> None:
@@ -138,7 +138,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         self.process.wait()
 
     def grade(self, name: str, data: bytes, ids: Sequence[str]) -> list[Row]:
-        """Return one row for each exercise. No file makes this method raise an error."""
+        """Return one row for each exercise. Raises EOFError if the server has ended, and no other error."""
         self.name = name
         self.data = data
         self.ids = tuple(ids)
@@ -157,8 +157,8 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
     def start_worker(self) -> None:
         """Start a worker, which runs the file and sends its answers.
 
-        Each new worker for the same file has half of the time of the one before. A file with an endless loop
-        in every function is therefore graded in about twice the time of one loop.
+        Each new worker for the same file has half of the time of the previous worker. Otherwise, a file with
+        an endless loop in every function would take the whole time limit for each exercise.
         """
         self.close_worker()
         share = max(0.5**self.started_workers, MIN_SHARE)
@@ -218,7 +218,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         given_up = find("checks_given_up")
         if self.failure or self.channel is None:
             raise WorkerEnded(self.failure or given_up)
-        self.failure = given_up  # any error below leaves this failure, unless it sets another one
+        self.failure = given_up  # this failure stays if an unexpected error is raised below
         too_long = find("too_long", seconds=self.cpu)
         try:
             reply = decode(self.exchange(self.channel, pack(message, functions)))

@@ -110,7 +110,10 @@ def _compute_late_factor(days_late: int, assignment: Assignment) -> float:
 
 
 def _replaces(later: _Attempt, earlier: _Attempt, assignment: Assignment) -> bool:
-    """Return whether the later attempt counts: if it is better, or, by another rule, if it is an answer."""
+    """Return whether the later attempt counts instead of the earlier one.
+
+    The best attempt counts if the assignment says so, otherwise the last one that is an answer.
+    """
     if assignment.best:
         return later.points > earlier.points
     return later.row.is_answered or not earlier.row.is_answered
@@ -136,8 +139,8 @@ def count_days_late(file: Submission, student: Student, due: float) -> int:
 def format_csv(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """Return a CSV file as a text.
 
-    Students choose some of the cells. A cell that a spreadsheet would run as a formula gets a quote in front,
-    so that no student can run a formula on the computer of the teacher.
+    Students choose the text of some cells. A cell that a spreadsheet would run as a formula gets a quote in
+    front. Otherwise, a student could run a formula on the teacher's computer.
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file)
@@ -209,7 +212,7 @@ KEY_HEADER = ("anonymous", "id", "name", "email")
 
 
 def read_key(path: Path) -> Key:
-    """Return the numbers of a key file, none if it does not exist. Raises ValueError for another file."""
+    """Return the numbers of a key file, none if it does not exist. Raises ValueError if it is no key."""
     if not path.exists():
         return {}
     with path.open(newline="", encoding="utf-8-sig") as file:

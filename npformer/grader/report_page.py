@@ -107,7 +107,7 @@ def list_decisions(rows: Iterable[Row], owners: Owners) -> list[str]:
 def choose_feedback_paths(class_points: Iterable[StudentPoints], folder: Path) -> dict[Path, StudentPoints]:
     """Return the path of the feedback for each student with a submission.
 
-    Two paths never differ only in uppercase and lowercase letters: some systems take them for the same file.
+    No two paths differ only in case (`A.md`, `a.md`), because some systems treat them as the same file.
     """
     paths: dict[Path, StudentPoints] = {}
     counts = Counter[str]()

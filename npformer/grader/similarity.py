@@ -1,8 +1,8 @@
 """Find pairs of submissions with much code in common: a hint for the teacher, no proof.
 
-The code is compared as runs of successive tokens. Names, comments and layout do not matter. A run that many
-students have does not count: it comes from the notebook that the teacher handed out, for example. The source
-of npformer is compared too.
+The code is compared as runs of successive tokens. Names, comments and layout do not matter. Runs that many
+students have do not count, such as the code in the teacher's notebook. The source of npformer is compared
+too.
 """
 
 import io

@@ -20,7 +20,7 @@ from zlib import error as ZlibError
 from npformer.grader.worker.protocol import readable
 
 MAX_BYTES = 2**24  # of one submission
-MAX_ZIP_DEPTH = 2  # the zip file of a class may contain zip files of students, but these contain no others
+MAX_ZIP_DEPTH = 2  # the zip file of a class may contain the zip files of students
 SUFFIX = re.compile(r"(\.py|\.ipynb)(\.txt|\.json)?$", re.IGNORECASE)  # some browsers add .txt or .json
 READ_ERRORS = (OSError, RuntimeError, EOFError, BadZipFile, ZlibError, ValueError)
 IGNORED_FOLDERS = ("__MACOSX", "__pycache__", "site-packages", "node_modules", ".git")
@@ -173,7 +173,7 @@ def _iter_zip_members(zip_file: Submission, depth: int) -> Iterator[Submission]:
     """Yield the files in a zip file. Depth 1 is a zip file on disk, depth 2 one in another zip file."""
     try:
         with zip_file.open() as file:
-            # A zip file on disk may be that of a whole class. It may be large, so it is not read as a whole.
+            # A zip file on disk may have the files of a whole class, so it is not read into memory.
             archive = ZipFile(file.name if depth == 1 else BytesIO(zip_file.read()))
     except READ_ERRORS as error:
         yield zip_file._replace(skip_reason=f"a zip file that cannot be read: {readable(str(error), 80)}")

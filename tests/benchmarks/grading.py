@@ -2,8 +2,8 @@
 
     uv run python tests/benchmarks/grading.py [SUBMISSIONS ...] [--workers N]
 
-Every submission answers four exercises that ask for a function. Every second submission has two wrong answers.
-The CPU time is that of all processes: the grading processes, the workers, and the system's work for
+Every submission answers four exercises that ask for a function. Every second submission has two wrong
+answers. The CPU time is that of all processes: the grading processes, the workers, and the system's work for
 them.
 """
 

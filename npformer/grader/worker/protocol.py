@@ -1,11 +1,11 @@
 """The messages between a worker and the grading process: plain values and arrays of numbers.
 
-A message is sent as a frame: a value in JSON. A value that JSON does not have, such as a tuple, is an object
-with one entry, whose key is the character NUL and a letter. An array is its dtype, its shape and its bytes.
+A message is sent as a frame: a value in JSON. JSON has no tuples and arrays, for example. Such a value is
+sent as an object with one entry, and the key of this entry is the character NUL and a letter. An array is
+sent as its dtype, its shape and its bytes.
 
-A submission can send any bytes to the grading process. The grading process therefore checks every frame
-before it uses a value, decodes no objects of Python classes (as pickle does), and reads no more than the
-limits below.
+A submission can send any bytes to the grading process. Therefore the grading process checks every frame
+before it uses a value, and reads no more than the limits below. It does not use pickle, which can run code.
 """
 
 import base64
@@ -72,8 +72,8 @@ class Channel:
     """Sends and receives frames through one end of a pair of sockets.
 
     `deadline` is a time of `time.monotonic`. TimeoutError is raised if the whole frame is not sent or
-    received by then, even if the other side has sent or read a part of it. Without a deadline, the channel
-    waits.
+    received by then. Single bytes from the other side do not extend the deadline. Without a deadline, the
+    channel waits.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -168,9 +168,9 @@ def _encode(value: Any, functions: Functions | None) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, tuple):
-        return {"\0t": [encode(item) for item in value]}
+        return {"\0t": list(map(encode, value))}
     if isinstance(value, list | range):
-        return [encode(item) for item in value]
+        return list(map(encode, value))
     if is_plain_dict:
         return {key: encode(item) for key, item in value.items()}
     if isinstance(value, complex):

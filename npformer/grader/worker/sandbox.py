@@ -1,12 +1,12 @@
 """The sandbox: it protects the teacher's computer and the correct answers against the code of submissions.
 
-The limits on memory, CPU time, files and processes exist on every system with `fork`. Linux also offers
-namespaces, which this module uses through libc:
+The limits on memory, CPU time, files and processes exist on every system with `fork`. On Linux, this module
+also uses namespaces and privileges, through libc. A submission then runs with:
 
-- no network, so that a submission can send nothing out and ask no other computer;
-- no view of other processes, so that it cannot read their memory or end them;
-- a read-only root directory that contains only Python and the system's libraries, so that it can neither read
-  the teacher's files nor change any file;
+- no network: it can send nothing out and get no help from other computers;
+- no view of other processes: it can neither read their memory nor end them;
+- a read-only root directory with nothing but Python and the system's libraries: it cannot read the teacher's
+  files, and it cannot change any file;
 - a user that owns no file and no other process.
 
 `works` finds out what the system allows.
@@ -69,8 +69,8 @@ def works(*steps: Callable[[], object]) -> bool:
 def enter_sandbox(owner: int, root: str, needed: Sequence[str], hidden: Sequence[str]) -> None:
     """Enter a read-only root directory that contains only the system's libraries and the paths in `needed`.
 
-    A submission in the sandbox can read neither the teacher's files nor other submissions, can change no file
-    of the computer, and has no network.
+    A submission in the sandbox cannot read the teacher's files or other submissions. It can change no file of
+    the computer, and it has no network.
 
     `root` is an empty directory. The mounts exist only for this process and its children. The next child is
     process 1 of a new process namespace, and every other process in the namespace ends with it. The user
@@ -78,7 +78,7 @@ def enter_sandbox(owner: int, root: str, needed: Sequence[str], hidden: Sequence
     this.
     """
     _unshare_namespaces()
-    call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)  # no later mount is seen outside
+    call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)  # hides the next mounts from others
     call("mount", b"none", os.fsencode(root), b"tmpfs", MS_NOSUID, b"size=1m,mode=755")
     bind_mounts(root, needed)
     cover_directories(root, hidden)

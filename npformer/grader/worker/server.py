@@ -6,8 +6,8 @@ The processes, each a child of the one before:
 - the watchdog (`run_watchdog`), one for each submission, which ends the worker and everything it has started;
 - the worker (`run_worker`), in which the submission runs.
 
-A submission can change everything in its worker. Only frames (`protocol`) leave the worker, so it can forge
-only the answers and replies of its own file.
+A submission can change everything in its worker. Only frames (`protocol`) leave the worker. Therefore a
+submission can forge its answers and replies, but not the results of the checker or of other submissions.
 """
 
 import builtins
@@ -73,7 +73,7 @@ def serve_submission(channel: Channel) -> None:
 
 
 def prepare_answer(answer: Any) -> Any:
-    """Return what is sent for an answer: the function or value, None for a stub, or the name of its type."""
+    """Return the value to send for an answer: the answer itself, None for a stub, or the name of its type."""
     try:
         if callable(answer):
             return None if _is_stub(answer) else answer
@@ -97,8 +97,7 @@ def call_function(
 ) -> dict[str, Any]:
     """Return the value of a call or its error, and the positions of the arguments that the call changed."""
     arguments = message["args"]
-    arrays = {i: value for i, value in enumerate(arguments) if isinstance(value, np.ndarray)}
-    before = {i: pack(array) for i, array in arrays.items()}
+    frames_before = [_pack_if_array(argument) for argument in arguments]
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -106,8 +105,14 @@ def call_function(
         pack(reply)
     except BaseException as error:
         reply = {"error": describe_call_error(error, student_module)}
-    reply["changed"] = [i for i, array in arrays.items() if pack(array) != before[i]]
-    return reply
+    pairs = zip(arguments, frames_before, strict=True)
+    changed = [i for i, (argument, frame) in enumerate(pairs) if _pack_if_array(argument) != frame]
+    return {**reply, "changed": changed}
+
+
+def _pack_if_array(argument: Any) -> bytes | None:
+    """Return the frame of an array, None for any other argument."""
+    return pack(argument) if isinstance(argument, np.ndarray) else None
 
 
 def describe_call_error(error: BaseException, student_module: StudentModule) -> dict[str, Any]:
@@ -155,7 +160,7 @@ class _FakeNpformer(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=True)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module every name: the functions of the checker return True, the others raise."""
+        """Give the module every name. Functions of the checker return True, all other functions raise."""
 
         def make_function(name: str) -> Any:
             def function(*arguments: Any, **options: Any) -> bool:

@@ -1,7 +1,7 @@
 """Run a submission: a .py file or a notebook that defines answers under the names of the exercises.
 
-The exercise pe.table is answered by the top-level name pe_table, a function or a value, or by an entry of a
-dict `answers` with the exercise's id as its key. The name `student` chooses the numbers of one student.
+The answer to the exercise pe.table is the top-level name pe_table: a function or a value. It can also be an
+entry of a dict `answers` with the key "pe.table". The name `student` chooses the numbers of one student.
 """
 
 import json
