@@ -78,7 +78,8 @@ def enter_sandbox(owner: int, root: str, needed: Sequence[str], hidden: Sequence
     this.
     """
     _unshare_namespaces()
-    call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)  # hides the next mounts from others
+    # No other process sees the mounts below.
+    call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
     call("mount", b"none", os.fsencode(root), b"tmpfs", MS_NOSUID, b"size=1m,mode=755")
     bind_mounts(root, needed)
     cover_directories(root, hidden)
