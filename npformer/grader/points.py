@@ -168,11 +168,19 @@ def format_gradebook(
     lines = []
     for entry in class_points:
         student = entry.student
-        points = [f"{number:g}" for number in entry.points.values()]
-        total, maximum = f"{entry.total:g}", f"{assignment.worth():g}"
-        files, path = "; ".join(entry.files), paths.get(student, "")
-        person = [student.id, student.name, student.email]
-        lines.append([*person, total, maximum, str(entry.days_late), files, path, *points])
+        lines.append(
+            [
+                student.id,
+                student.name,
+                student.email,
+                f"{entry.total:g}",
+                f"{assignment.worth():g}",
+                str(entry.days_late),
+                "; ".join(entry.files),
+                paths.get(student, ""),
+                *(f"{points:g}" for points in entry.points.values()),
+            ]
+        )
     return format_csv(header, lines)
 
 

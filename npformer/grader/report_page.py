@@ -171,7 +171,8 @@ def format_class_page(
     assignment: Assignment,
 ) -> str:
     """Return the page about the class in HTML: two sheets that load no other file."""
-    present, worth = [entry for entry in class_points if entry.rows], assignment.worth()
+    present = [entry for entry in class_points if entry.rows]
+    worth = assignment.worth()
     hints = [f"{first} and {second}: {share:.0%} of the shorter" for share, first, second in similar]
     first_sheet = {
         "Points, and how many students have them": _draw_points(present, worth),

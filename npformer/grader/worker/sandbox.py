@@ -7,7 +7,7 @@ also uses namespaces and privileges, through libc. A submission then runs with:
 - no view of other processes: it can neither read their memory nor end them;
 - a read-only root directory with nothing but Python and the system's libraries: it cannot read the teacher's
   files, and it cannot change any file;
-- a user that owns no file and no other process.
+- if the grader runs as root: a user that owns no file and no other process.
 
 `works` finds out what the system allows.
 """
@@ -28,16 +28,27 @@ SYSTEM_PATHS = (  # that Python and its libraries need
     "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/proc",
 )  # fmt: skip
 
-# Constants of the Linux kernel. Of unshare: the namespaces.
-CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
-    0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000,
-)  # fmt: skip
-# Of mount and umount2.
-MS_RDONLY, MS_NOSUID, MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 1, 2, 0x1000, 0x4000, 0x40000, 2
-# Of the system call mount_setattr: its number, the current directory, and "all mounts below".
-SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE = 442, -100, 0x8000
-# Of prctl and capset.
-PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 4, 36, 38
+# Constants of the Linux kernel: the namespaces of `unshare`.
+CLONE_NEWNS = 0x20000  # mounts
+CLONE_NEWIPC = 0x8000000  # shared memory
+CLONE_NEWUSER = 0x10000000  # users
+CLONE_NEWPID = 0x20000000  # processes
+CLONE_NEWNET = 0x40000000  # the network
+# Flags of `mount` and `umount2`.
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 0x40000
+MNT_DETACH = 2
+# The number of the system call mount_setattr, and its arguments: the current directory, all mounts below.
+SYS_MOUNT_SETATTR = 442
+AT_FDCWD = -100
+AT_RECURSIVE = 0x8000
+# Options of `prctl`, and the version of `capset`.
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
 CAPABILITY_VERSION_3 = 0x20080522
 
 
@@ -185,7 +196,7 @@ def drop_privileges(user: int) -> None:
     no_capabilities = (ctypes.c_uint32 * 6)()
     call("capset", ctypes.byref(header), ctypes.byref(no_capabilities))
     call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    call("prctl", PR_SET_DUMPABLE, 1, 0, 0, 0)  # else the process could not read its own /proc/self
+    call("prctl", PR_SET_DUMPABLE, 1, 0, 0, 0)  # otherwise it cannot read /proc/self
 
 
 def limit_resources(cpu: float, megabytes: int, processes: int) -> None:

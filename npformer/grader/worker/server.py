@@ -49,7 +49,8 @@ STUB_INSTRUCTIONS = ("LOAD", "RETURN_CONST")  # starts of the names of instructi
 
 def serve_submission(channel: Channel) -> None:
     """Run the file, send its answers, and call its functions until the other side closes the channel."""
-    own_pid, getpid, exit_process = os.getpid(), os.getpid, os._exit  # the file may replace those of `os`
+    getpid, exit_process = os.getpid, os._exit  # the file may replace these functions in the module `os`
+    own_pid = getpid()
     request = unpack(channel.receive())
     sys.argv = [str(request["name"])]
     student_module = run_submission(sys.argv[0], request["data"].tobytes())
@@ -120,7 +121,8 @@ def describe_call_error(error: BaseException, student_module: StudentModule) -> 
 
     The line number counts from the first line of the function, as in messages about other functions.
     """
-    line, function = None, ""
+    line = None
+    function = ""
     for frame, line_in_file in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
         if code.co_filename in student_module.places:
@@ -218,7 +220,8 @@ def serve() -> None:  # pragma: no cover
     Each request comes with the socket of the channel to its worker.
     """
     leave_search_path()
-    server, mounts = socket.socket(fileno=os.dup(0)), json.loads(sys.argv[1])
+    server = socket.socket(fileno=os.dup(0))
+    mounts = json.loads(sys.argv[1])
     os.dup2(1, 0)  # submissions cannot read the socket as their standard input
     np.random.seed(0)  # noqa: NPY002  # unseeded random numbers of a submission are the same in every run
     protections = find_protections(mounts)
