@@ -19,6 +19,7 @@ from npformer.exercises.assignment_file import assignment_of, read_assignment
 from npformer.grader import points, report_page, similarity, supervisor
 from npformer.grader.class_list import Owners, Student, find_owners, read_class_list
 from npformer.grader.grading_process import Row
+from npformer.grader.submissions import MAX_BYTES
 
 # --- forty submissions of four systems -------------------------------------------------------------
 
@@ -357,3 +358,7 @@ def test_find_similar_ignores_names_and_comments():
     expected = {("ada", "ben"), (similarity.PACKAGE, "cem"), ("gus", "hal")}
     assert {frozenset(pair[1:]) for pair in pairs} == {*map(frozenset, expected)}
     assert all(share > 0.9 for share, _, _ in pairs)
+
+
+def test_read_runs_of_a_file_that_is_too_large():
+    assert similarity._read_runs(make_submission("a.py", b"#" * (MAX_BYTES + 1))) == set()

@@ -1,6 +1,7 @@
 """Tests of `grading_process`: it survives everything that a worker can send or do."""
 
 import socket
+import sys
 import threading
 from contextlib import ExitStack
 
@@ -190,6 +191,37 @@ def test_start_worker_halves_time_after_each_loss(thread_grader, grade_replies):
     assert limits == [(8, 24), (4, 12), (2, 6), (1, 3)]
     assert grade_replies(TABLE, received_limits=limits)
     assert limits[4:] == [(8, 24)], "the next file has all of its time"
+
+
+# --- the server ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A directory on the search path. The current directory is on the search path too."""
+    current = tmp_path / "current"
+    root = tmp_path / "root"
+    current.mkdir()
+    root.mkdir()
+    monkeypatch.chdir(current)
+    monkeypatch.setattr(sys, "path", ["", str(current), str(root), "/packages"])
+    return root
+
+
+def test_make_search_path_leaves_out_a_clone(root):
+    assert grading_process._make_search_path(root) == ["/packages"]
+
+
+def test_make_search_path_keeps_site_packages(root):
+    (root / "numpy").mkdir()
+    assert grading_process._make_search_path(root) == [str(root), "/packages"]
+
+
+def test_choose_covered_leaves_needed_directories(tmp_path):
+    """Python itself may be in a secret directory, which then cannot be covered."""
+    secret = [tmp_path / "with_python", tmp_path / "class"]
+    needed = [str(tmp_path / "with_python" / "bin")]
+    assert grading_process._choose_covered(secret, needed) == [str(tmp_path / "class")]
 
 
 # --- the checker -----------------------------------------------------------------------------------
