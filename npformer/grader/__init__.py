@@ -1,8 +1,17 @@
-"""Grades a class: a folder of submissions becomes a table, points and a page.
+"""Grade a class: read a folder of submissions, write tables, points, feedback and a report page.
 
-A submission passes the modules in this order. `hand_ins` finds the files and `register` their owners. The
-package `worker` runs the files, in separate processes and a sandbox; `judge` asks these processes for numbers
-and checks them; `run` does so for a class. `marks`, `page` and `alike` write down the results.
+The commands `npformer check` and `npformer grade` start in `grade_commands`. A submission passes through the
+modules in this order:
+
+1. `submissions` finds the files of the class: in folders, in zip files, or a single file.
+2. `supervisor` distributes the files over several grading processes and keeps a journal of the finished ones.
+3. `grading_process` grades one file. It knows the correct answers and never runs code of a submission.
+4. The package `worker` runs the code of a submission, in a separate process and in a sandbox. The grading
+   process sends arguments to the worker, and the worker sends back what the student's functions return.
+5. `class_list` reads the class list and finds the student who owns each file.
+6. `points` computes the points of each student and formats the tables.
+7. `similarity` finds pairs of submissions with much code in common.
+8. `report_page` writes the summary, the page for the teacher and the feedback for the students.
 """
 
 CONVENTION = (

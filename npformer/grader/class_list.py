@@ -1,7 +1,10 @@
-"""Who is in the class, and whose each hand-in is: by number, address or login first, by name last.
+"""Read the class list, and find the student who owns each submission.
 
-A register is a table as learning systems export it (Canvas, Moodle, Gradescope, Blackboard, or any with such
-columns), with commas, semicolons or tabs. What fits nobody, or more than one, is left for a person to decide.
+A class list is a table as a learning management system (LMS) exports it: Canvas, Moodle, Gradescope,
+Blackboard, or any table with such columns. Its separator is a comma, a semicolon or a tab.
+
+A student's number, e-mail address or login decides first, and the name last. A file that fits no student, or
+more than one, is listed for the teacher to decide.
 """
 
 import csv
@@ -12,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from npformer.grader.submissions import HandIn, shape_of
+from npformer.grader.submissions import Submission, parse_lms_name
 from npformer.grader.worker.student_module import decode_source
 
-COLUMNS = {  # as the exports of learning systems name them, the first of a kind being the one that is shown
+COLUMNS = {  # kind of column: its names in the exports of LMSs; the first that has a value is shown
     "id": "sis user id|student id|sid|id number|orgdefinedid|id|identifier|student number",
     "login": "sis login id|login id|username|login",
     "email": "email|email address|e-mail|e-mail address|mail",
@@ -25,133 +28,218 @@ COLUMNS = {  # as the exports of learning systems name them, the first of a kind
     "submission": "submission id",
     "late": "lateness (h:m:s)",
 }
-NO_STUDENT = ("points possible", "student, test", "test student")  # rows of Canvas
-MOST_WORDS = 5  # of a name
+IDENTIFYING_KINDS = ("id", "login", "email", "name", "last")  # a class list needs a column of one of these
+KEY_KINDS = ("id", "login", "email", "submission")
+NOT_STUDENTS = ("points possible", "student, test", "test student")  # names of rows that Canvas adds
+MAX_NAME_WORDS = 5
+MIN_WORD_LENGTH = 4  # of a word of a path that can be a number or login: shorter ones fit too easily
 
 
 class Student(NamedTuple):
-    """One line of the register."""
+    """One row of the class list."""
 
     id: str
     name: str
     email: str
-    keys: frozenset[str] = frozenset()  # what belongs to nobody else: numbers, logins, addresses
-    late: float | None = None  # seconds, where the register says it
+    keys: frozenset[str] = frozenset()  # numbers, logins and addresses, each of one student only
+    late: float | None = None  # seconds, if the class list has such a column (Gradescope)
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.id})" if self.name and self.id else self.name or self.id or self.email
+        if self.name and self.id:
+            return f"{self.name} ({self.id})"
+        return self.name or self.id or self.email
 
 
-class Whose(NamedTuple):
-    """The student of each file, what a person has to decide, and who has handed in nothing."""
+class Owners(NamedTuple):
+    """The student of each file, what the teacher has to decide, and the students without a file."""
 
-    of: dict[str, Student]
-    doubtful: list[str]
+    by_file: dict[str, Student]
+    undecided: list[str]
     missing: list[Student]
 
 
-def read_register(path: Path, columns: str = "") -> list[Student]:
-    """The students of a table; `columns` such as "id=Matrikel,name=Nom" where it has names of its own.
+# --- the class list -------------------------------------------------------------------------------
 
-    Raises ValueError where no column tells one student from another.
+
+def read_class_list(path: Path, columns: str = "") -> list[Student]:
+    """Return the students of a table.
+
+    `columns` names columns that are not in COLUMNS, such as "id=Matrikel,name=Nom". Raises ValueError if no
+    column identifies a student.
     """
     lines = [line for line in decode_source(path.read_bytes()).splitlines() if line.strip()] or [""]
-    rows = list(csv.DictReader(lines, delimiter=max(",;\t", key=lines[0].count)))
-    names = [name for name in (rows[0] if rows else ()) if name]
-    own = dict(part.split("=", 1) for part in columns.split(",") if "=" in part)
-    if unknown := [f"{k}={v}" for k, v in own.items() if k not in COLUMNS or v not in names]:
-        kinds = f"kinds are {', '.join(COLUMNS)}; columns are {', '.join(names)}"
-        raise ValueError(f"{path.name}: there is no column {unknown[0]!r}; {kinds}")
-    plain = {name.strip().casefold(): name for name in reversed(names)}
-    of = {kind: [plain[c] for c in known.split("|") if c in plain] for kind, known in COLUMNS.items()}
-    of |= {kind: [name] for kind, name in own.items()}
-    if not any(of[kind] for kind in ("id", "login", "email", "name", "last")):
+    separator = max(",;\t", key=lines[0].count)
+    rows = list(csv.DictReader(lines, delimiter=separator))
+    first_row = rows[0] if rows else {}
+    column_names = [name for name in first_row if name]
+    chosen = dict(part.split("=", 1) for part in columns.split(",") if "=" in part)
+    _check_chosen_columns(path, chosen, column_names)
+    columns_by_kind = _find_columns(column_names) | {kind: [name] for kind, name in chosen.items()}
+    if not any(columns_by_kind[kind] for kind in IDENTIFYING_KINDS):
         wanted = "a column such as Student, Name, ID or Email, and a line a student"
         raise ValueError(f"{path.name}: expected {wanted}")
-    found = dict.fromkeys(_student(row, of) for row in rows)
-    return [s for s in found if (s.name or s.keys) and s.name.casefold() not in NO_STUDENT]
+    students = dict.fromkeys(_read_student(row, columns_by_kind) for row in rows)  # without repetitions
+    return [student for student in students if _is_real_student(student)]
 
 
-def _student(row: dict[str, str], of: dict[str, list[str]]) -> Student:
-    cells = {kind: [(row[column] or "").strip() for column in columns] for kind, columns in of.items()}
-    one = {kind: next(filter(None, values), "") for kind, values in cells.items()}
-    name = one["name"] or f"{one['first']} {one['last']}".strip()
-    keys = [_key(cell) for kind in ("id", "login", "email", "submission") for cell in cells[kind] if cell]
-    clock = [float(number) for number in re.findall(r"\d+", one["late"])]
-    late = sum(n * size for n, size in zip(clock, (3600, 60, 1), strict=False)) if one["late"] else None
-    return Student(one["id"] or one["login"], name, one["email"], frozenset(keys), late)
+def _check_chosen_columns(path: Path, chosen: dict[str, str], column_names: Sequence[str]) -> None:
+    """Raise ValueError if the option `--columns` names an unknown kind or an unknown column."""
+    for kind, name in chosen.items():
+        if kind not in COLUMNS or name not in column_names:
+            unknown = f"{kind}={name}"
+            known = f"kinds are {', '.join(COLUMNS)}; columns are {', '.join(column_names)}"
+            raise ValueError(f"{path.name}: there is no column {unknown!r}; {known}")
 
 
-def _key(text: str) -> str:
-    return text.strip().casefold().removeprefix("participant ")  # of Moodle's identifiers
+def _find_columns(column_names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the columns of each kind of COLUMNS, in the order of their names there."""
+    by_lowercase_name = {name.strip().casefold(): name for name in reversed(column_names)}
+    found = {}
+    for kind, known_names in COLUMNS.items():
+        found[kind] = [by_lowercase_name[n] for n in known_names.split("|") if n in by_lowercase_name]
+    return found
 
 
-def _words(text: str) -> list[str]:
-    """The words of a name, without case, accents and signs.
+def _is_real_student(student: Student) -> bool:
+    """Return whether a row is about a student, and not an empty row or one that Canvas has added."""
+    has_content = bool(student.name or student.keys)
+    return has_content and student.name.casefold() not in NOT_STUDENTS
 
-    >>> _words("Núñez, Zoë-Anna")
+
+def _read_student(row: dict[str, str], columns_by_kind: dict[str, list[str]]) -> Student:
+    """Return the student of one row."""
+    cells = {}
+    first_cells = {}
+    for kind, columns in columns_by_kind.items():
+        cells[kind] = [text for text in ((row[column] or "").strip() for column in columns) if text]
+        first_cells[kind] = cells[kind][0] if cells[kind] else ""
+    name = first_cells["name"] or f"{first_cells['first']} {first_cells['last']}".strip()
+    keys = frozenset(_normalize_key(cell) for kind in KEY_KINDS for cell in cells[kind])
+    student_id = first_cells["id"] or first_cells["login"]
+    return Student(student_id, name, first_cells["email"], keys, _parse_lateness(first_cells["late"]))
+
+
+def _parse_lateness(text: str) -> float | None:
+    """Return the seconds of a time such as "23:59:59", None for an empty cell."""
+    if not text:
+        return None
+    numbers = [float(number) for number in re.findall(r"\d+", text)]
+    return sum(number * unit for number, unit in zip(numbers, (3600, 60, 1), strict=False))
+
+
+def _normalize_key(text: str) -> str:
+    """Return a number, login or address in lowercase, without the word that Moodle puts in front."""
+    return text.strip().casefold().removeprefix("participant ")
+
+
+def _split_name(text: str) -> list[str]:
+    """Return the words of a name in lowercase, without accents and punctuation.
+
+    >>> _split_name("Núñez, Zoë-Anna")
     ['nunez', 'zoe', 'anna']
     """
-    plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
-    return re.findall(r"[^\W_]+", plain.casefold())
+    decomposed = unicodedata.normalize("NFKD", text)
+    without_accents = "".join(c for c in decomposed if not unicodedata.combining(c))
+    return re.findall(r"[^\W_]+", without_accents.casefold())
 
 
-def whose(files: Iterable[HandIn], claims: dict[str, str], register: Sequence[Student] | None) -> Whose:
-    """Whose each file is. `claims` has what a file itself calls its student; it counts last.
+# --- owners ---------------------------------------------------------------------------------------
 
-    Without a register everybody is who the name of the file, or the file itself, says.
+
+def find_owners(
+    files: Iterable[Submission], claims: dict[str, str], class_list: Sequence[Student] | None
+) -> Owners:
+    """Find the student who owns each file.
+
+    `claims` has the name that a file itself gives its student; this claim counts last. Without a class list,
+    the student is the one that the file or its name mentions.
     """
-    index, of, doubtful = _index(register or ()), dict[str, Student](), []
-    for each in (each for each in files if not each.passed_over):
-        claim = claims.get(each.name, "")
-        if register is None:
-            shape = shape_of(each.named)
-            own = shape.get("id") or shape.get("submission") or ""
-            name = claim or shape.get("name") or (not own and each.named) or ""
-            of[each.name] = Student(own, name, "")
+    to_grade = [file for file in files if not file.skip_reason]
+    if class_list is None:
+        guesses = {file.name: _guess_student(file, claims.get(file.name, "")) for file in to_grade}
+        return Owners(guesses, [], [])
+    index = _index_students(class_list)
+    by_file: dict[str, Student] = {}
+    undecided = []
+    for file in to_grade:
+        claim = claims.get(file.name, "")
+        claimed = _find_students(index, [claim], claim)
+        candidates = _choose_candidates(_find_by_path(index, file.original_name), claimed)
+        if len(candidates) != 1:
+            undecided.append(f"{file.name} fits {_join_students(candidates) or 'nobody on the register'}")
             continue
-        fits, claimed = _by_place(index, each.named), _find(index, [claim], claim)
-        fits = fits & claimed if len(fits) > 1 and fits & claimed else fits or claimed
-        if len(fits) != 1:
-            doubtful.append(f"{each.name} fits {_all(fits) or 'nobody on the register'}")
-            continue
-        (of[each.name],) = fits
-        if claimed and not fits & claimed:
-            doubtful.append(f"{each.name} is {_all(fits)}'s by its place, and says it is {_all(claimed)}'s")
-    here = set(of.values())
-    return Whose(of, doubtful, [student for student in register or () if student not in here])
+        (owner,) = candidates
+        by_file[file.name] = owner
+        if claimed and owner not in claimed:
+            place = f"{file.name} is {owner}'s by its place"
+            undecided.append(f"{place}, and says it is {_join_students(claimed)}'s")
+    owners = set(by_file.values())
+    return Owners(by_file, undecided, [student for student in class_list if student not in owners])
 
 
-def _all(students: Iterable[Student]) -> str:
+def _guess_student(file: Submission, claim: str) -> Student:
+    """Return the student that a file or its name mentions, without a class list."""
+    parts = parse_lms_name(file.original_name)
+    student_id = parts.get("id") or parts.get("submission") or ""
+    name = claim or parts.get("name") or ""
+    if not name and not student_id:
+        name = file.original_name
+    return Student(student_id, name, "")
+
+
+def _choose_candidates(by_path: set[Student], claimed: set[Student]) -> set[Student]:
+    """Return the students whom the path fits. The claim of the file decides only if the path does not."""
+    if not by_path:
+        return claimed
+    if len(by_path) > 1 and by_path & claimed:
+        return by_path & claimed
+    return by_path
+
+
+def _join_students(students: Iterable[Student]) -> str:
+    """Return the students as a text."""
     return " and ".join(sorted(map(str, students)))
 
 
-Index: TypeAlias = dict[str, set[Student]]  # by keys, and, after a blank, by names in every order
+# Students by their keys, and by their names: a space, and the words of the name without spaces. The space
+# keeps names apart from keys.
+Index: TypeAlias = dict[str, set[Student]]
 
 
-def _index(register: Iterable[Student]) -> Index:
+def _index_students(class_list: Iterable[Student]) -> Index:
+    """Return the index of a class list. "Anna Smith" is found as " annasmith" and as " smithanna"."""
     index = defaultdict[str, set[Student]](set)
-    for student in register:
-        words = _words(student.name)
-        turns = (" " + "".join(words[i:] + words[:i]) for i in range(len(words)))
-        for key in (*student.keys, *turns):
+    for student in class_list:
+        words = _split_name(student.name)
+        rotations = [" " + "".join(words[i:] + words[:i]) for i in range(len(words))]
+        for key in (*student.keys, *rotations):
             index[key].add(student)
     return dict(index)
 
 
-def _by_place(index: Index, name: str) -> set[Student]:
-    """By what the learning system wrote into the name, or else by any whole word of the path."""
-    if shape := shape_of(name):
-        return _find(index, [shape.get("id", ""), shape.get("submission", "")], shape.get("name", ""))
-    parts = re.sub(r"\.(py|ipynb)\b.*$", "", name, flags=re.IGNORECASE).split("/")
-    words = [word for part in parts for word in re.split(r"[\s_,()]+", part) if len(word) > 3]
-    return _find(index, [*parts, *words, *re.findall(r"[\w.+-]+@[\w.-]+\w", name)], name)
+def _find_by_path(index: Index, path: str) -> set[Student]:
+    """Find students by what the LMS has written into the path, or else by any whole word of the path."""
+    parts = parse_lms_name(path)
+    if parts:
+        return _find_students(
+            index, [parts.get("id", ""), parts.get("submission", "")], parts.get("name", "")
+        )
+    folders = re.sub(r"\.(py|ipynb)\b.*$", "", path, flags=re.IGNORECASE).split("/")
+    words = [word for folder in folders for word in re.split(r"[\s_,()]+", folder)]
+    long_words = [word for word in words if len(word) >= MIN_WORD_LENGTH]
+    addresses = re.findall(r"[\w.+-]+@[\w.-]+\w", path)
+    return _find_students(index, [*folders, *long_words, *addresses], path)
 
 
-def _find(index: Index, keys: Iterable[str], text: str) -> set[Student]:
-    """By any of these keys, or else by the longest name that stands in a text."""
-    if found := set[Student]().union(*(index.get(_key(key), set()) for key in keys)):
+def _find_students(index: Index, keys: Iterable[str], text: str) -> set[Student]:
+    """Find students by any of these keys, or else by the longest name that occurs in the text."""
+    found = set[Student]().union(*(index.get(_normalize_key(key), set()) for key in keys))
+    if found:
         return found
-    words = _words(text)
-    runs = {" " + "".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, i + 1 + MOST_WORDS)}
-    return index.get(max(runs & index.keys(), key=len, default=" "), set())
+    words = _split_name(text)
+    names = set()
+    for start in range(len(words)):
+        for count in range(1, MAX_NAME_WORDS + 1):
+            names.add(" " + "".join(words[start : start + count]))
+    longest = max(names & index.keys(), key=len, default=" ")
+    return index.get(longest, set())

@@ -1,4 +1,4 @@
-"""What the commands npformer check and grade do; what can be typed is in npformer.cli."""
+"""Run the commands `npformer check` and `npformer grade`. Their options are defined in npformer.cli."""
 
 import os
 import signal
@@ -7,124 +7,194 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple, NoReturn
 
 from npformer.exercises.assignment_file import Assignment, assignment_of, read_assignment
-from npformer.grader import CONVENTION
-from npformer.grader import class_list as register
-from npformer.grader import points as marks
-from npformer.grader import report_page as page
-from npformer.grader import similarity as alike
-from npformer.grader import supervisor as run
+from npformer.grader import CONVENTION, class_list, points, report_page, similarity, supervisor
+from npformer.grader.class_list import Owners
 from npformer.grader.grading_process import Limits, Row
-from npformer.grader.submissions import HandIn, hand_ins
+from npformer.grader.submissions import Submission, find_submissions
 from npformer.grader.supervisor import Journal
 from npformer.handouts.exercise_commands import ids_of
 from npformer.validation.output_files import folder_for, place_for, write_files
 
 
-def _set(options: Namespace) -> tuple[Assignment, Limits]:
-    """What was set, by a file, by a list of ids, or the whole bank; and what a submission may use."""
+def _read_settings(options: Namespace) -> tuple[Assignment, Limits]:
+    """Return the assignment and the limits of each submission. Raises ValueError for senseless options.
+
+    The assignment comes from a file or from a list of exercise ids; otherwise it has all exercises.
+    """
     if not hasattr(os, "fork"):
-        here = "this system cannot start the process in which a submission runs"
-        raise ValueError(f"{here}; use WSL or a container, or check(...) in a notebook")
+        reason = "this system cannot start the process in which a submission runs"
+        raise ValueError(f"{reason}; use WSL or a container, or check(...) in a notebook")
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
-    one_each = assignment_of(ids_of(options.exercises))
-    of = read_assignment(Path(options.assignment)) if options.assignment else one_each
+    assignment = assignment_of(ids_of(options.exercises))
+    if options.assignment:
+        assignment = read_assignment(Path(options.assignment))
     place = Path(options.place).absolute()
+    # A submission must not read the other submissions, so the sandbox hides their folder.
     hidden = str(place if place.is_dir() else place.parent)
-    return of, Limits(options.seconds, options.megabytes, options.level, options.wall, of.numbers, hidden)
+    limits = Limits(
+        options.seconds, options.megabytes, options.level, options.wall, assignment.numbers, hidden
+    )
+    return assignment, limits
+
+
+# --- check ----------------------------------------------------------------------------------------
 
 
 def check(options: Namespace) -> Iterator[str]:
-    """The reply to each answer in one file; the exit code is 1 unless all that was set is right."""
-    assignment, limits = _set(options)
-    out = place_for(options.gradescope) if options.gradescope else None
+    """Yield the reply to each answer in one file. The exit code is 0 if all answers are correct, else 1."""
+    assignment, limits = _read_settings(options)
+    results_path = place_for(options.gradescope) if options.gradescope else None
     try:
-        files = [each for each in hand_ins(Path(options.place)) if not each.passed_over]
-        if len(files) > 1:
-            raise ValueError(f"{options.place!r} holds {len(files)} files to check; expected one")
-        rows = run.grade(files, list(assignment.points), limits)
+        rows = _grade_one_file(Path(options.place), options.place, assignment, limits)
     except ValueError as error:
-        if out:  # Gradescope waits for a file, and shows it
-            write_files({out: marks.gradescope([], assignment, str(error))})
+        if results_path:  # Gradescope waits for this file, and shows the error to the student
+            write_files({results_path: points.format_gradescope_results([], assignment, str(error))})
         raise
-    if out:
-        write_files({out: marks.gradescope(rows, assignment)})
-    yield from _replies(rows, was_set=bool(options.exercises or options.assignment))
+    if results_path:
+        write_files({results_path: points.format_gradescope_results(rows, assignment)})
+    yield from _iter_replies(rows, is_assigned=bool(options.exercises or options.assignment))
 
 
-def _replies(rows: Sequence[Row], was_set: bool) -> Iterator[str]:
-    """The replies; what was not read, stands under a wrong name or is missing; how many are right."""
-    answered, missing = [row for row in rows if row.is_answered], [row for row in rows if not row.is_answered]
-    yield from (f"{row.exercise}: " + marks.card(row).replace("\n", "\n  ") + "\n" for row in answered)
-    not_read = any(row.status == "not read" for row in missing)
-    whys = dict.fromkeys(row.evidence for row in missing if row.evidence)
-    yield from (f"Not read to the end. {why}\n" if not_read else f"{why}\n" for why in whys)
-    if missing and was_set:
-        yield f"Not answered: {', '.join(row.exercise for row in missing)}.\n"
+def _grade_one_file(path: Path, typed: str, assignment: Assignment, limits: Limits) -> list[Row]:
+    """Grade the only file of a folder. Raises ValueError if there are several."""
+    files = [file for file in find_submissions(path) if not file.skip_reason]
+    if len(files) > 1:
+        raise ValueError(f"{typed!r} holds {len(files)} files to check; expected one")
+    return supervisor.grade_class(files, list(assignment.points), limits)
+
+
+def _iter_replies(rows: Sequence[Row], is_assigned: bool) -> Iterator[str]:
+    """Yield the replies, the problems and the number of correct answers. Exits with 1 if any is wrong.
+
+    An exercise without an answer is wrong only if the user has chosen the exercises (`is_assigned`).
+    """
+    answered = [row for row in rows if row.is_answered]
+    unanswered = [row for row in rows if not row.is_answered]
+    for row in answered:
+        yield f"{row.exercise}: " + points.format_card(row).replace("\n", "\n  ") + "\n"
+    is_incomplete = any(row.status == "not read" for row in unanswered)
+    for reason in dict.fromkeys(row.evidence for row in unanswered if row.evidence):
+        yield f"Not read to the end. {reason}\n" if is_incomplete else f"{reason}\n"
+    is_answer_missing = bool(unanswered) and is_assigned
+    if is_answer_missing:
+        yield f"Not answered: {', '.join(row.exercise for row in unanswered)}.\n"
     if not answered:
         yield f"No answer was found. {CONVENTION}\n"
-    passed = sum(row.passed for row in answered)
-    yield f"{passed} right of {len(answered)} answered; {len(rows)} are set."
-    if not passed or passed < len(answered) or not_read or (missing and was_set):
+    passed_count = sum(row.passed for row in answered)
+    yield f"{passed_count} right of {len(answered)} answered; {len(rows)} are set."
+    is_all_correct = passed_count == len(answered) > 0
+    if not is_all_correct or is_incomplete or is_answer_missing:
         raise SystemExit(1)
 
 
+# --- grade ----------------------------------------------------------------------------------------
+
+
+class _ClassResult(NamedTuple):
+    """The result of grading a class. `key` is None if the grading is not anonymous."""
+
+    files: list[Submission]
+    rows: list[Row]
+    owners: Owners
+    key: points.Key | None
+
+
 def grade(options: Namespace) -> Iterator[str]:
-    """The tables, the page and the feedback of a class."""
-    assignment, limits = _set(options)
-    for name in filter(None, (options.csv, options.html, options.grades, options.anonymous)):
-        place_for(name)
-    if options.feedback:
-        folder_for(options.feedback)
-    journal, files = Journal(Path(options.csv), options.resume), hand_ins(Path(options.place))
-    students = register.read_register(Path(options.register), options.columns) if options.register else None
-    known = marks.numbers_of(Path(options.anonymous)) if options.anonymous else None
-    files = files if known is None else marks.numbered(files)
-    with _interrupted(journal.path):
-        rows = run.grade(files, list(assignment.points), limits, options.workers, journal)
-        owners = register.whose(files, {row.submission: row.student for row in rows}, students)
-        of = owners if known is None else marks.without_names(owners, known)
-        written, said = _results(options, assignment, files, rows, of)
-        if known is not None:
-            key = ((number, *student) for student, number in sorted(known.items()))
-            written[Path(options.anonymous)] = marks.table_of(marks.HEAD, key)
-        write_files(written)
+    """Grade a class and write its tables, page and feedback. Yields the summary."""
+    assignment, limits = _read_settings(options)
+    _check_output_paths(options)
+    journal = Journal(Path(options.csv), options.resume)
+    files = find_submissions(Path(options.place))
+    students = (
+        class_list.read_class_list(Path(options.register), options.columns) if options.register else None
+    )
+    key = points.read_key(Path(options.anonymous)) if options.anonymous else None
+    if key is not None:
+        files = points.number_files(files)
+    with _explain_resume(journal.path):
+        rows = supervisor.grade_class(files, list(assignment.points), limits, options.workers, journal)
+        claims = {row.submission: row.student for row in rows}
+        owners = class_list.find_owners(files, claims, students)
+        if key is not None:
+            owners = points.anonymize_owners(owners, key)
+        texts, summary = _format_results(options, assignment, _ClassResult(files, rows, owners, key))
+        write_files(texts)
         journal.path.unlink()
-    yield said
-    if ways := ", ".join(sorted(journal.open)):
-        yield f"This system did not close for them: {ways}. Run this in a container."
+    yield summary
+    if journal.missing_protections:
+        missing = ", ".join(sorted(journal.missing_protections))
+        yield f"This system did not close for them: {missing}. Run this in a container."
     yield f"written: {options.csv}"
 
 
-def _results(
-    options: Namespace, assignment: Assignment, files: list[HandIn], rows: list[Row], owners: register.Whose
+def _check_output_paths(options: Namespace) -> None:
+    """Raise an error before any file is graded if an output file cannot be written."""
+    for name in (options.csv, options.html, options.grades, options.anonymous):
+        if name:
+            place_for(name)
+    if options.feedback:
+        folder_for(options.feedback)
+
+
+def _format_results(
+    options: Namespace, assignment: Assignment, result: _ClassResult
 ) -> tuple[dict[Path, str], str]:
-    """The text of each file that was asked for; and the summary."""
-    shown = {name: student.name or student.id for name, student in owners.of.items()}
-    shown = {row.submission: "" if options.anonymous else row.student for row in rows} | shown
-    rows = [row._replace(student=shown[row.submission]) for row in rows]
-    given = marks.marks(files, rows, owners, assignment)
-    sent = page.places_of(given, Path(options.feedback)) if options.feedback else {}
-    written = {path: page.feedback(mark, assignment) for path, mark in sent.items()}
-    written[Path(options.csv)] = marks.answers_table(rows, assignment)
+    """Return the text of each requested file, and the summary."""
+    owners = result.owners
+    rows = _replace_student_names(result)
+    class_points = points.compute_class_points(result.files, rows, owners, assignment)
+    feedback_paths = {}
+    if options.feedback:
+        feedback_paths = report_page.choose_feedback_paths(class_points, Path(options.feedback))
+    texts = {path: report_page.format_feedback(entry, assignment) for path, entry in feedback_paths.items()}
+    texts[Path(options.csv)] = points.format_answers_table(rows, assignment)
     if options.grades:
-        written[Path(options.grades)] = marks.grades_table(given, assignment, sent)
+        texts[Path(options.grades)] = points.format_gradebook(class_points, assignment, feedback_paths)
     if options.html:
-        pairs = alike.alike((str(owners.of[each.name]), each) for each in files if each.name in owners.of)
-        written[Path(options.html)] = page.class_page(rows, given, owners, pairs, assignment)
-    return written, page.summary(rows, given, owners)
+        owned = [(str(owners.by_file[f.name]), f) for f in result.files if f.name in owners.by_file]
+        similar = similarity.find_similar(owned)
+        page = report_page.format_class_page(rows, class_points, owners, similar, assignment)
+        texts[Path(options.html)] = page
+    if result.key is not None:
+        texts[Path(options.anonymous)] = _format_key(result.key)
+    return texts, report_page.format_summary(rows, class_points, owners)
+
+
+def _replace_student_names(result: _ClassResult) -> list[Row]:
+    """Return the rows with the owner of each file in the column `student`.
+
+    A file without an owner keeps the name that it claims, but not if the grading is anonymous.
+    """
+    shown = {}
+    for row in result.rows:
+        shown[row.submission] = row.student if result.key is None else ""
+    for name, student in result.owners.by_file.items():
+        shown[name] = student.name or student.id
+    return [row._replace(student=shown[row.submission]) for row in result.rows]
+
+
+def _format_key(key: points.Key) -> str:
+    """Return the key of an anonymous grading as a table, sorted by the ids and names of the students."""
+    lines = [(number, *person) for person, number in sorted(key.items())]
+    return points.format_csv(points.KEY_HEADER, lines)
 
 
 @contextmanager
-def _interrupted(journal: Path) -> Iterator[None]:
-    """After Ctrl+C, SIGTERM or a full disk a line says how to go on: what is done is kept."""
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+def _explain_resume(journal: Path) -> Iterator[None]:
+    """Print how to resume, if Ctrl+C, SIGTERM or an error of the system (a full disk) stops the grading."""
+
+    def exit_on_signal(number: int, frame: object) -> NoReturn:
+        sys.exit(128 + number)
+
+    old_handler = signal.signal(signal.SIGTERM, exit_on_signal)
     try:
         yield
     except (KeyboardInterrupt, SystemExit, OSError):
         print(f"what is done is in {journal}, and --resume goes on from there", file=sys.stderr, flush=True)
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, old_handler)

@@ -1,8 +1,8 @@
-"""The grading process: holds the right answers, and asks the student's process for numbers.
+"""Grade one submission after another, in a process that never runs code of a submission.
 
-`Judge` starts the student's process (package `worker`) and checks one submission after another. It never runs
-a line of a submission: for the checker, a function of a submission is one that sends its arguments to the
-worker and waits for the result. For a class, `run` starts several grading processes.
+This process knows the correct answers. `SubmissionGrader` starts a server (package `worker`), and the server
+forks a worker for each submission. For the checker, a function of a submission is a remote call: it sends its
+arguments to the worker and waits for the result. Several grading processes grade a class (`supervisor`).
 """
 
 import hashlib
@@ -29,13 +29,19 @@ from npformer.exercises.verdict import Finding, find
 from npformer.grader.worker.protocol import Channel, Forged, Functions, pack, readable, unpack
 
 MAX_CALLBACKS = 1000  # in one call of a student's function
-MIN_SHARE = 0.05  # of the time of a submission: a worker gets at least this, however many have been lost
-SYSTEM_SECONDS = 60.0  # the system may take this long to start a process; they do not count for the student
-TEXT_LENGTHS = {"student": 100, "problem": 300, "names": 5000}
-MESSAGE_LENGTH = 80  # of an error's message, whose words the student chooses
-MAX_LINE = 2**24  # a file has no more bytes
+MIN_SHARE = 0.05  # of the time limit: a new worker gets at least this, however many have ended
+WALL_SECONDS_PER_CPU_SECOND = 3  # unless the wall limit is given
+CPU_TOLERANCE = 0.5  # seconds: a worker that has used all but these has reached its CPU limit
+SYSTEM_SECONDS = 60.0  # in which the system must start a process; they do not count for the student
+TEXT_LENGTHS = {"student": 100, "problem": 300, "names": 5000}  # most characters of texts from the worker
+REPLY_LENGTH = 2000  # of each text in a row
+MESSAGE_LENGTH = 80  # of the message of an error: the student chooses its words
+TYPE_NAME_LENGTH = 60
+FUNCTION_NAME_LENGTH = 100
+MAX_LINE = 2**24  # a submission has at most as many lines as bytes
+NAME_SIMILARITY = 0.8  # of a name that is suggested for a misspelt one
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-SLOW_IMPORTS = {  # a module that takes seconds to import, and the bytes in a submission that needs it
+SLOW_IMPORTS = {  # a module that takes seconds to import, and bytes that a submission has if it needs it
     "matplotlib.pyplot": b"matplotlib",
     "IPython.core.inputtransformer2": b'"cells"',
 }
@@ -44,123 +50,153 @@ Message = dict[str, Any]
 
 
 class Limits(NamedTuple):
-    """What one submission may use, and how much its reply says."""
+    """The limits of one submission, and the settings of its checks."""
 
-    seconds: float = 20.0  # of CPU
+    seconds: float = 20.0  # of CPU time
     megabytes: int = 2048
-    level: int = 3
-    wall: float = 0.0  # seconds; 0 is three times the CPU's
-    numbers: str = ""  # whose numbers everybody has; else each has their own
-    hidden: str = ""  # a folder that its process may not see
+    level: int = 3  # of detail in the replies
+    wall: float = 0.0  # seconds of wall time; 0 means three times the CPU limit
+    numbers: str = ""  # the name that chooses the numbers of every student; "" if students have their own
+    hidden: str = ""  # a directory that the sandbox hides from the submission
 
 
 class Row(NamedTuple):
-    """One submission's answer to one exercise; a file that was passed over has one row, of no exercise."""
+    """The answer of one submission to one exercise. A file that is not graded has one row without exercise.
+
+    The field names are the columns of the table, so they stay as they are.
+    """
 
     submission: str
     student: str
     exercise: str
-    status: str  # a Result's status; or "not answered", "not read", "passed over"
-    codes: tuple[str, ...] = ()  # of the mistakes that fit
+    status: str  # the status of a Result; or "not answered", "not read", "passed over"
+    codes: tuple[str, ...] = ()  # of the mistakes that fit the answer
     agreed: tuple[str, ...] = ()  # the outputs that are correct
-    evidence: str = ""  # text for people from here on: no program reads it
+    evidence: str = ""  # this text and the following ones are for people: no program reads them
     hint: str = ""
     question: str = ""
 
     @property
     def passed(self) -> bool:
-        """Whether it is right."""
+        """Return whether the answer is correct."""
         return self.status in ("pass", "pass_variant")
 
     @property
     def is_answered(self) -> bool:
-        """Whether there was an answer to check."""
+        """Return whether there was an answer to check."""
         return self.status not in ("not answered", "not read", "passed over")
 
     @classmethod
     def from_list(cls, fields: Sequence[Any]) -> "Row":
-        """Make a row from the list that JSON has made of it."""
-        values: list[Any] = [tuple(each) if isinstance(each, list) else each for each in fields]
+        """Return a row from the list that JSON has made of a row."""
+        values: list[Any] = [tuple(value) if isinstance(value, list) else value for value in fields]
         return cls(*values)
 
 
-def unread_rows(name: str, ids: Iterable[str], why: str) -> list[Row]:
+def make_unread_rows(name: str, ids: Iterable[str], reason: str) -> list[Row]:
     """Return the rows of a file that cannot be graded."""
-    return [Row(name, "", exercise_id, "not read", evidence=why) for exercise_id in ids]
+    return [Row(name, "", exercise_id, "not read", evidence=reason) for exercise_id in ids]
 
 
 def digest(data: bytes | str) -> str:
-    """Return the digest of a file's bytes, or the sentence that reports why they cannot be read."""
-    return data if isinstance(data, str) else hashlib.sha256(data).hexdigest()
+    """Return the digest of a file's bytes, or the text that explains why there are none."""
+    if isinstance(data, str):
+        return data
+    return hashlib.sha256(data).hexdigest()
+
+
+# --- one submission -------------------------------------------------------------------------------
 
 
 class WorkerEnded(Exception):
-    """The worker has ended or had to be ended. What the checker makes of this error is not used."""
+    """The worker has ended or was given up.
+
+    The checker may catch this error as an error of the student's function. Therefore `SubmissionGrader` also
+    stores the failure, and ignores the result of a check during which a failure occurred.
+    """
 
     def __init__(self, reason: Finding) -> None:
         super().__init__(reason.kind)
         self.reason = reason
 
 
-class Judge(AbstractContextManager["Judge"]):
-    """Grades submissions, one after another, by means of a server that forks a worker for each of them.
+class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
+    """Grades submissions, one after another, with a server that forks a worker for each of them.
 
-    `home` is a directory for what the student's side writes. The caller creates and removes it.
+    `home` is the directory in which the server and the workers may write. The caller creates and removes it.
     """
 
     def __init__(self, home: str, limits: Limits) -> None:
         self.limits = limits
         self.process, self.server = _start_server(home, limits.hidden)
         self.server.settimeout(SYSTEM_SECONDS)
-        self.missing: list[str] = json.loads(self.server.recv(2**10))  # protections
+        self.missing_protections: list[str] = json.loads(self.server.recv(2**10))
 
     def __exit__(self, *error: object) -> None:
-        """End every process that was started here."""
+        """Close the connection to the server, which then ends, and wait for its end."""
         self.server.close()
         self.process.wait()
 
     def grade(self, name: str, data: bytes, ids: Sequence[str]) -> list[Row]:
-        """Return one row for each exercise. Whatever the file does, this method raises no error."""
-        self.name, self.data, self.ids = name, data, tuple(ids)
-        self.lost_workers = 0
+        """Return one row for each exercise. Raises EOFError if the server has ended, and no other error."""
+        self.name = name
+        self.data = data
+        self.ids = tuple(ids)
+        self.started_workers = 0
         self.channel: Channel | None = None
         try:
             self.start_worker()
             return [self.grade_exercise(exercise_id) for exercise_id in self.ids]
         except WorkerEnded as ended:
-            return unread_rows(name, ids, templates.sentence(ended.reason))
+            return make_unread_rows(name, ids, templates.sentence(ended.reason))
         finally:
             self.close_worker()
 
+    # --- the worker
+
     def start_worker(self) -> None:
-        """Start a worker that runs the file. Each worker that was lost halves the time of the next one."""
+        """Start a worker, which runs the file and sends its answers.
+
+        Each new worker for the same file has half of the time of the previous worker. Otherwise, a file with
+        an endless loop in every function would take the whole time limit for each exercise.
+        """
         self.close_worker()
-        limits, share = self.limits, max(0.5**self.lost_workers, MIN_SHARE)
-        self.lost_workers += 1
-        self.cpu = max(limits.seconds * share, 1.0)
-        self.wall_left = (limits.wall or 3 * limits.seconds) * share
+        share = max(0.5**self.started_workers, MIN_SHARE)
+        self.started_workers += 1
+        wall = self.limits.wall or WALL_SECONDS_PER_CPU_SECOND * self.limits.seconds
+        self.cpu = max(self.limits.seconds * share, 1.0)
+        self.wall_left = wall * share
         imports = [module for module, sign in SLOW_IMPORTS.items() if sign in self.data]
-        self.channel = self.fork_worker({"cpu": self.cpu, "megabytes": limits.megabytes, "imports": imports})
-        self.failure: Finding | None = None  # why the worker cannot be asked; None while it can
+        request = {"cpu": self.cpu, "megabytes": self.limits.megabytes, "imports": imports}
+        self.channel = self.fork_worker(request)
+        self.failure: Finding | None = None  # why this worker gets no more requests; None if it gets them
         data = np.frombuffer(self.data, np.uint8)
         message = {"name": Path(self.name).name, "data": data, "ids": self.ids}
-        head = self.request(message, read=partial(unpack, function_at=self.make_function))
+        self.read_answers(self.request(message, decode=partial(unpack, function_at=self.make_function)))
+
+    def read_answers(self, reply: Any) -> None:
+        """Read the first reply of a worker: the answers, the name of the student, and the names in the file.
+
+        The worker may have forged any part of the reply.
+        """
         try:
-            self.answers = {exercise_id: head["answers"][exercise_id] for exercise_id in self.ids}
-            texts = {key: " ".join(readable(head[key], most).split()) for key, most in TEXT_LENGTHS.items()}
+            self.answers = {exercise_id: reply["answers"][exercise_id] for exercise_id in self.ids}
+            texts = {}
+            for key, length in TEXT_LENGTHS.items():
+                texts[key] = " ".join(readable(reply[key], length).split())
         except (TypeError, LookupError, AttributeError):
             self.give_up(find("no_answer_sent"))
         self.student, self.problem, self.names = texts["student"], texts["problem"], texts["names"]
 
     def fork_worker(self, request: Message) -> Channel:
-        """Return the channel to a new worker. Closing it ends the worker and all its children."""
-        here, there = socket.socketpair()
-        with there:
-            socket.send_fds(self.server, [json.dumps(request).encode()], [there.fileno()])
+        """Return the channel to a new worker. Closing the channel ends the worker and all its children."""
+        own_end, worker_end = socket.socketpair()
+        with worker_end:
+            socket.send_fds(self.server, [json.dumps(request).encode()], [worker_end.fileno()])
         if not self.server.recv(1):
-            here.close()
+            own_end.close()
             raise EOFError("the system cannot start a process, or a file has ended the server")
-        return Channel(here)
+        return Channel(own_end)
 
     def close_worker(self) -> float:
         """End the worker, if there is one, and return the CPU seconds that it has used."""
@@ -168,30 +204,31 @@ class Judge(AbstractContextManager["Judge"]):
             return 0.0
         self.channel.close()
         self.channel = None
-        return float(self.server.recv(40) or 0)  # nothing is received if the server has ended too
+        return float(self.server.recv(40) or 0)  # nothing arrives if the server has ended too
 
     def give_up(self, failure: Finding) -> NoReturn:
-        """Ask this worker nothing more."""
+        """Send no more requests to this worker. Raises WorkerEnded."""
         self.failure = failure
         raise WorkerEnded(failure)
 
     def request(
-        self, message: Message, functions: Functions | None = None, read: Callable[[bytes], Any] = unpack
+        self, message: Message, functions: Functions | None = None, decode: Callable[[bytes], Any] = unpack
     ) -> Any:
-        """Send a message to the worker and return its reply. `read` decodes the reply."""
+        """Send a message to the worker and return its reply, decoded by `decode`."""
         given_up = find("checks_given_up")
         if self.failure or self.channel is None:
             raise WorkerEnded(self.failure or given_up)
-        self.failure = given_up  # until its reply is here
+        self.failure = given_up  # this failure stays if an unexpected error is raised below
         too_long = find("too_long", seconds=self.cpu)
         try:
-            reply = read(self.exchange(self.channel, pack(message, functions)))
+            reply = decode(self.exchange(self.channel, pack(message, functions)))
         except TimeoutError:
             self.give_up(too_long)
         except Forged:
             self.give_up(find("no_answer_sent"))
-        except (EOFError, OSError):  # the same words in every run, whichever limit was reached
-            used_all_cpu = self.close_worker() >= self.cpu - 0.5
+        except (EOFError, OSError):
+            # The same finding for both time limits: it must not depend on which one is reached first.
+            used_all_cpu = self.close_worker() >= self.cpu - CPU_TOLERANCE
             self.give_up(too_long if used_all_cpu else find("program_ended"))
         self.failure = None
         return reply
@@ -207,55 +244,63 @@ class Judge(AbstractContextManager["Judge"]):
         finally:
             self.wall_left -= time.monotonic() - started
 
+    # --- remote calls
+
     def make_function(self, position: int) -> Callable[..., RemoteResult]:
-        """Return the function that stands for one of the submission's."""
+        """Return a function that calls the submission's function at this position of the worker's list."""
         return partial(self.call_remotely, position)
 
     def call_remotely(self, position: int, *arguments: Any, **options: Any) -> RemoteResult:
         """Call a function of the submission in the worker. Raises StudentError if that function raises."""
-        functions: Functions = []
+        functions: Functions = []  # of the checker, among the arguments
         reply = self.request({"call": position, "args": arguments, "kwargs": options}, functions)
         try:
             for _ in range(MAX_CALLBACKS):
-                if "back" not in reply:
+                if "callback" not in reply:
                     break
-                reply = self.request(_call_back(functions[reply["back"]], reply["args"]))
+                function = functions[reply["callback"]]
+                reply = self.request(_call_back(function, reply["args"]))
             answer = _read_answer(reply, arguments)
-        except (TypeError, LookupError, ValueError, AttributeError):
+        except (TypeError, LookupError, ValueError, AttributeError):  # a forged reply
             self.give_up(find("no_answer_sent"))
         if isinstance(answer, StudentError):
             raise answer
         return answer
+
+    # --- one exercise
 
     def grade_exercise(self, exercise_id: str) -> Row:
         """Return the row of one exercise."""
         make_row = partial(Row, self.name, self.student, exercise_id)
         if callable(self.answers[exercise_id]) and self.failure:
             with suppress(WorkerEnded):
-                self.start_worker()  # its file may give another answer
-        result = self.check_answer(exercise_id, self.answers[exercise_id])
-        if callable(self.answers[exercise_id]) and self.failure:
+                self.start_worker()
+        answer = self.answers[exercise_id]  # a new worker has run the file again, maybe with other answers
+        result = self.check_answer(exercise_id, answer)
+        if callable(answer) and self.failure:
             return make_row("error", evidence=templates.sentence(self.failure))
         if isinstance(result, Finding):
             return make_row("error", evidence=templates.sentence(result))
         if result.is_answered:
-            texts = [readable(text or "", 2000) for text in (result.evidence, result.hint, result.question)]
-            return make_row(result.status, result.codes, result.agreed, *texts)
+            texts = [result.evidence, result.hint, result.question]
+            readable_texts = [readable(text or "", REPLY_LENGTH) for text in texts]
+            return make_row(result.status, result.codes, result.agreed, *readable_texts)
         if self.problem:
             return make_row("not read", evidence=self.problem)
         return make_row("not answered", evidence=_suggest_name(exercise_id, self.names.split()))
 
     def check_answer(self, exercise_id: str, answer: Any) -> Result | Finding:
-        """Return the checker's result, or why there is none. An error in it costs only this exercise."""
-        name = self.limits.numbers or self.student
+        """Return the checker's result. An error in the checker becomes a finding about this exercise only."""
+        student = self.limits.numbers or self.student
         try:
-            return check(f"{exercise_id}@{name}" if name else exercise_id, answer, level=self.limits.level)
+            key = f"{exercise_id}@{student}" if student else exercise_id
+            return check(key, answer, level=self.limits.level)
         except Exception as error:
             return find("not_checked", error=type(error).__name__)
 
 
 def _read_answer(reply: Message, arguments: Sequence[Any]) -> RemoteResult | StudentError:
-    """Make a result or an error from a worker's reply, any part of which may be forged."""
+    """Return a result or an error from a worker's reply. The worker may have forged any part of it."""
     changed = _read_changed(reply["changed"], arguments)
     if "error" in reply:
         return _read_error(reply["error"])
@@ -263,25 +308,27 @@ def _read_answer(reply: Message, arguments: Sequence[Any]) -> RemoteResult | Stu
 
 
 def _read_error(fields: Message) -> StudentError:
-    """Make an error from the fields that describe it. Raises ValueError if the line is no line number."""
+    """Return an error from the fields that describe it. Raises ValueError if the line is no line number."""
     line = fields["line"]
     if line is not None and (type(line) is not int or abs(line) > MAX_LINE):
         raise ValueError(f"{line!r} is no line number")
-    type_name, message = readable(fields["type_name"], 60), readable(fields["message"], MESSAGE_LENGTH)
-    function = " ".join(readable(fields["function"], 100).split())
+    type_name = readable(fields["type_name"], TYPE_NAME_LENGTH)
+    message = readable(fields["message"], MESSAGE_LENGTH)
+    function = " ".join(readable(fields["function"], FUNCTION_NAME_LENGTH).split())
     return StudentError(type_name, message, line, function)
 
 
 def _read_changed(positions: Any, arguments: Sequence[Any]) -> tuple[int, ...]:
     """Return the positions of the changed arguments. Raises ValueError unless these arguments are arrays."""
-    arrays = [i for i, argument in enumerate(arguments) if isinstance(argument, np.ndarray)]
-    if not isinstance(positions, list) or not all(type(i) is int and i in arrays for i in positions):
+    array_positions = [i for i, argument in enumerate(arguments) if isinstance(argument, np.ndarray)]
+    is_valid = isinstance(positions, list) and all(type(i) is int and i in array_positions for i in positions)
+    if not is_valid:
         raise ValueError(f"{positions!r} are no positions of arrays")
     return tuple(positions)
 
 
 def _call_back(function: Callable[..., Any], arguments: Sequence[Any]) -> Message:
-    """Call one of the checker's functions, which the student's function has received as an argument."""
+    """Call a function of the checker that the student's function has received as an argument."""
     try:
         with np.errstate(all="ignore"):
             return {"value": function(*arguments)}
@@ -290,59 +337,96 @@ def _call_back(function: Callable[..., Any], arguments: Sequence[Any]) -> Messag
 
 
 def _suggest_name(exercise_id: str, names: Sequence[str]) -> str:
-    """Return a sentence about a name that may be this exercise's, misspelt; "" without one."""
+    """Return a sentence about a name that may be a misspelt name of this exercise; "" if there is none."""
     wanted = exercise_id.replace(".", "_")
     exercise_names = [exercise.name for exercise in list_exercises()]
     for name in names:
-        if name != wanted and get_close_matches(name.replace(".", "_"), exercise_names, 1, 0.8) == [wanted]:
+        closest = get_close_matches(name.replace(".", "_"), exercise_names, 1, NAME_SIMILARITY)
+        if name != wanted and closest == [wanted]:
             return templates.sentence(find("name_suggested", name=name, wanted=wanted))
     return ""
 
 
-# --- the student's side ---------------------------------------------------------------------------
+# --- the server -----------------------------------------------------------------------------------
 
 
 def _start_server(home: str, hidden: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start the server that forks the workers. Returns its process and the socket to it."""
-    package, root = Path(__file__).parent.resolve(), Path(__file__).parents[2].resolve()
-    is_clone = not (root / "numpy").exists()  # else it is site-packages
-    left_out = {Path.cwd(), root} if is_clone else {Path.cwd()}  # submissions import nothing from there
-    path = [p for p in sys.path if p and Path(p).resolve() not in left_out]
-    needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, path)]
-    secret = [Path(place).resolve() for place in (f"{root}/npformer", hidden) if place]
-    covered = [str(p) for p in secret if not any(Path(n).resolve().is_relative_to(p) for n in needed)]
-    mounts = json.dumps([tempfile.mkdtemp(dir=home), needed, covered])
-    Path(home, "npformer.py").touch()  # all that a Python process which a file starts can import of npformer
-    here, there = socket.socketpair()
-    with there:
+    grader_package = str(Path(__file__).parent.resolve())
+    root = Path(__file__).parents[2].resolve()
+    search_path = _make_search_path(root)
+    needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, search_path)]
+    secret = [Path(path).resolve() for path in (f"{root}/npformer", hidden) if path]
+    mounts = json.dumps([tempfile.mkdtemp(dir=home), needed, _choose_covered(secret, needed)])
+    # If a submission starts Python, `import npformer` finds this empty module and not the package.
+    Path(home, "npformer.py").touch()
+    own_end, server_end = socket.socketpair()
+    with server_end:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "worker", mounts],
-            stdin=there.fileno(),
+            stdin=server_end.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=_make_environment(home, [str(package), home, *path]),
+            env=_make_environment(home, [grader_package, home, *search_path]),
             cwd=home,
             start_new_session=True,
         )
-    return process, here
+    return process, own_end
 
 
-def _make_environment(home: str, path: Sequence[str]) -> dict[str, str]:
-    """Return the environment that Python needs, without the tokens and addresses in ours."""
-    kept = {k: os.environ[k] for k in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if k in os.environ}
-    own = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg", "LANG": "C.UTF-8"}
-    places = dict.fromkeys(("HOME", "TMPDIR", "NPFORMER_RUN"), home)
-    return kept | ONE_THREAD | own | places | {"PYTHONPATH": os.pathsep.join(path)}
+def _make_search_path(root: Path) -> list[str]:
+    """Return the directories from which submissions import modules.
+
+    The current directory and a clone of npformer are left out: submissions must import neither the teacher's
+    files nor the correct answers. `root` is the parent directory of the package npformer.
+    """
+    left_out = {Path.cwd()}
+    is_clone = not (root / "numpy").exists()  # else `root` is site-packages, which submissions need
+    if is_clone:
+        left_out.add(root)
+    return [path for path in sys.path if path and Path(path).resolve() not in left_out]
+
+
+def _choose_covered(secret: Sequence[Path], needed: Sequence[str]) -> list[str]:
+    """Return the secret directories that the sandbox covers: those that contain no needed directory."""
+    covered = []
+    for directory in secret:
+        contains_needed = any(Path(path).resolve().is_relative_to(directory) for path in needed)
+        if not contains_needed:
+            covered.append(str(directory))
+    return covered
+
+
+def _make_environment(home: str, search_path: Sequence[str]) -> dict[str, str]:
+    """Return the environment variables of the server.
+
+    Only the variables that Python needs are passed on, because the teacher's environment may contain
+    passwords and access tokens.
+    """
+    passed_on = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+    environment = {name: os.environ[name] for name in passed_on if name in os.environ}
+    environment |= ONE_THREAD
+    environment |= {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment |= {"MPLBACKEND": "Agg", "LANG": "C.UTF-8"}
+    environment |= dict.fromkeys(("HOME", "TMPDIR", "NPFORMER_RUN"), home)
+    environment["PYTHONPATH"] = os.pathsep.join(search_path)
+    return environment
+
+
+# --- the process ----------------------------------------------------------------------------------
 
 
 def run_grading_process(connection: Any, home: str, limits: Limits) -> None:
-    """Receive files and send their rows until the other side closes the connection."""
-    os.setsid()  # Ctrl+C and Ctrl+Z only reach the other side
-    with Judge(home, limits) as judge, suppress(EOFError, OSError):
+    """Receive files and send reports on them until the supervisor closes the connection."""
+    os.setsid()  # Ctrl+C and Ctrl+Z then reach only the supervisor
+    with SubmissionGrader(home, limits) as grader, suppress(EOFError, OSError):
         while True:
             name, data, ids = connection.recv()
-            rows = unread_rows(name, ids, data) if isinstance(data, str) else judge.grade(name, data, ids)
-            has_server_ended = judge.process.poll() is not None
-            if has_server_ended:  # a file has ended it: this file alone is lost
+            is_readable = isinstance(data, bytes)
+            rows = grader.grade(name, data, ids) if is_readable else make_unread_rows(name, ids, data)
+            has_server_ended = grader.process.poll() is not None
+            if has_server_ended:
+                # The file may have ended the server. This process ends without a report on it, so that the
+                # supervisor grades it again in a new process and no other file is affected.
                 break
-            connection.send((name, judge.missing, digest(data), rows))
+            connection.send((name, grader.missing_protections, digest(data), rows))

@@ -1,4 +1,4 @@
-"""What a teacher reads: a summary, a page that prints on two sheets, and feedback to send back."""
+"""Write what the teacher reads: a summary, a page that prints on two sheets, and the students' feedback."""
 
 import re
 from collections import Counter, defaultdict
@@ -7,178 +7,274 @@ from html import escape
 from itertools import pairwise
 from pathlib import Path
 from statistics import mode
-from typing import TypeAlias
+from typing import NamedTuple
 
 from npformer.exercises import list_exercises
 from npformer.exercises.assignment_file import Assignment
-from npformer.grader.class_list import Student, Whose
+from npformer.grader.class_list import Owners, Student
 from npformer.grader.grading_process import Row
-from npformer.grader.points import Mark, card, earned
+from npformer.grader.points import StudentPoints, compute_row_points, format_card
 from npformer.grader.similarity import Pair
 from npformer.handouts.paper import paper
 
-BINS = 10
-Pattern: TypeAlias = tuple[int, str, str, str]  # students, an exercise, what was seen, what a teacher can say
-SECTIONS, PATTERNS, EXERCISES, STUDENTS, LINES = 6, 2, 24, 14, 12  # shown at most of each
+BINS = 10  # of the histogram of points
+MAX_TOPICS = 6  # shown on the page
+MAX_MISTAKES_PER_TOPIC = 2
+MAX_EXERCISES = 24
+MAX_WEAK_STUDENTS = 14
+MAX_IDS = 4  # exercises that are listed for a weak student
+MAX_LINES = 12  # of the summary, and of each list on the page
+MAX_EVIDENCE_LENGTH = 160
+MAX_STEM_LENGTH = 100  # of the name of a feedback file
 
 
-def to_teach(given: Iterable[Mark]) -> list[tuple[str, int, list[Pattern]]]:
-    """The sections of the lessons with how many students went wrong there, and their commonest mistakes."""
-    of = {exercise.id: exercise for exercise in list_exercises()}
-    wrong = defaultdict[tuple[str, tuple[str, ...]], list[Row]](list)
-    who = defaultdict[str, set[Student]](set)
-    for student, row in ((mark.student, row) for mark in given for row in mark.rows):
-        if row.is_answered and not row.passed:
-            wrong[row.exercise, row.codes].append(row)
-            who[of[row.exercise].teach].add(student)
-    patterns = defaultdict[str, list[Pattern]](list)
-    for (exercise_id, codes), rows in wrong.items():
-        seen = mode(row.hint if codes and row.hint else row.evidence for row in rows)
-        say = mode([row.question for row in rows if row.question] or [of[exercise_id].question])
-        patterns[of[exercise_id].teach].append((len(rows), exercise_id, seen, say))
-    found = [(teach, len(who[teach]), sorted(own, reverse=True)) for teach, own in patterns.items()]
-    return sorted(found, key=lambda entry: (-entry[1], entry[0]))
+class Mistake(NamedTuple):
+    """A mistake in one exercise, and how often it occurred. The fields are in the order of the sorting."""
+
+    students: int
+    exercise_id: str
+    evidence: str
+    question: str  # that a teacher can ask
 
 
-def summary(rows: Sequence[Row], given: Sequence[Mark], owners: Whose) -> str:
-    """For the terminal: how many are right, what to teach again, and what a person has to decide."""
-    lines = [overview(rows)]
-    for i, (teach, students, patterns) in enumerate(to_teach(given)[:LINES]):
-        _, exercise_id, _, say = patterns[0]
-        lines += ["To teach again, and how many students:"] if i == 0 else []
-        lines += [f"  {students:4}  {teach}", f"        {exercise_id}: {say}"]
-    return "\n".join([*lines, *to_decide(rows, owners)])
+class Topic(NamedTuple):
+    """A section of the lessons, the students with mistakes in it, and these mistakes, the commonest first."""
+
+    section: str
+    students: int
+    mistakes: list[Mistake]
 
 
-def overview(rows: Sequence[Row]) -> str:
-    """One line."""
+def find_topics(class_points: Iterable[StudentPoints]) -> list[Topic]:
+    """Return the sections of the lessons that should be taught again, the most common one first."""
+    exercises = {exercise.id: exercise for exercise in list_exercises()}
+    wrong_rows = defaultdict[tuple[str, tuple[str, ...]], list[Row]](list)
+    students = defaultdict[str, set[Student]](set)
+    for entry in class_points:
+        for row in entry.rows:
+            if row.is_answered and not row.passed:
+                wrong_rows[row.exercise, row.codes].append(row)
+                students[exercises[row.exercise].teach].add(entry.student)
+    mistakes = defaultdict[str, list[Mistake]](list)
+    for (exercise_id, codes), rows in wrong_rows.items():
+        evidence = mode(row.hint if codes and row.hint else row.evidence for row in rows)
+        questions = [row.question for row in rows if row.question] or [exercises[exercise_id].question]
+        mistake = Mistake(len(rows), exercise_id, evidence, mode(questions))
+        mistakes[exercises[exercise_id].teach].append(mistake)
+    topics = []
+    for section, section_mistakes in mistakes.items():
+        topics.append(Topic(section, len(students[section]), sorted(section_mistakes, reverse=True)))
+    return sorted(topics, key=lambda topic: (-topic.students, topic.section))
+
+
+# --- the summary ----------------------------------------------------------------------------------
+
+
+def format_summary(rows: Sequence[Row], class_points: Sequence[StudentPoints], owners: Owners) -> str:
+    """Return the text for the terminal: counts, the topics to teach again, and the open decisions."""
+    lines = [format_overview(rows)]
+    topics = find_topics(class_points)[:MAX_LINES]
+    if topics:
+        lines.append("To teach again, and how many students:")
+    for topic in topics:
+        mistake = topic.mistakes[0]
+        lines.append(f"  {topic.students:4}  {topic.section}")
+        lines.append(f"        {mistake.exercise_id}: {mistake.question}")
+    return "\n".join([*lines, *list_decisions(rows, owners)])
+
+
+def format_overview(rows: Sequence[Row]) -> str:
+    """Return one line with the numbers of files, answers and correct answers."""
     answered = [row for row in rows if row.is_answered]
-    files, passed = len({row.submission for row in rows}), sum(row.passed for row in answered)
-    return f"{files} files, {len(answered)} answers, {passed} right."
+    file_count = len({row.submission for row in rows})
+    passed_count = sum(row.passed for row in answered)
+    return f"{file_count} files, {len(answered)} answers, {passed_count} right."
 
 
-def to_decide(rows: Iterable[Row], owners: Whose) -> list[str]:
-    """A line for each thing that the grader leaves to a person."""
-    lost = {row.submission: row.evidence for row in rows if row.status in ("not read", "passed over")}
+def list_decisions(rows: Iterable[Row], owners: Owners) -> list[str]:
+    """Return one line for each decision that the grader leaves to the teacher."""
+    not_graded = {row.submission: row.evidence for row in rows if row.status in ("not read", "passed over")}
     return [
-        *(f"To decide: {line}." for line in owners.doubtful),
+        *(f"To decide: {line}." for line in owners.undecided),
         *(f"Missing: {student}." for student in owners.missing),
-        *(f"{name}: {why}" for name, why in lost.items()),
+        *(f"{name}: {reason}" for name, reason in not_graded.items()),
     ]
 
 
-def places_of(given: Iterable[Mark], folder: Path) -> dict[Path, Mark]:
-    """The file of each student who handed something in; no two differ in capitals alone."""
-    places, taken = dict[Path, Mark](), Counter[str]()
-    for mark in (mark for mark in given if mark.rows):
-        stem = re.sub(r"[^\w.() @-]+", "_", str(mark.student)).strip(" .")[:100] or "_"
-        taken[stem.casefold()] += 1
-        number = taken[stem.casefold()]
-        places[folder / f"{stem}{f'~{number}' * (number > 1)}.md"] = mark
-    return places
+# --- feedback for the students --------------------------------------------------------------------
 
 
-def feedback(mark: Mark, assignment: Assignment) -> str:
-    """One student's replies as Markdown, to send back."""
-    late = f"; {mark.days_late} day{'s' * (mark.days_late > 1)} late" if mark.days_late else ""
-    parts = [f"# {_markdown(f'{assignment.title}: {mark.student}')}"]
-    parts += [f"{mark.total:g} of {assignment.worth():g} points{late}."]
-    for why in dict.fromkeys(row.evidence for row in mark.rows if row.status == "not read"):
-        parts += ["Not read to the end:", f"> {_markdown(why)}"]
-    for row in (row for row in mark.rows if row.is_answered):
-        title, *said = card(row).split("\n")
-        parts += [f"## {row.exercise}: {title} ({earned(row, assignment):g} points)", *map(_markdown, said)]
-    missing = [row.exercise for row in mark.rows if not row.is_answered]
-    parts += [f"Not answered: {', '.join(missing)}."] if missing else []
-    return "\n\n".join(parts) + "\n"
+def choose_feedback_paths(class_points: Iterable[StudentPoints], folder: Path) -> dict[Path, StudentPoints]:
+    """Return the path of the feedback for each student with a submission.
+
+    No two paths differ only in case (`A.md`, `a.md`), because some systems treat them as the same file.
+    """
+    paths: dict[Path, StudentPoints] = {}
+    counts = Counter[str]()
+    for entry in class_points:
+        if not entry.rows:
+            continue
+        stem = re.sub(r"[^\w.() @-]+", "_", str(entry.student)).strip(" .")[:MAX_STEM_LENGTH] or "_"
+        counts[stem.casefold()] += 1
+        number = counts[stem.casefold()]
+        suffix = f"~{number}" if number > 1 else ""
+        paths[folder / f"{stem}{suffix}.md"] = entry
+    return paths
 
 
-def _markdown(text: str) -> str:
-    """Text that Markdown leaves as it is."""
+def format_feedback(entry: StudentPoints, assignment: Assignment) -> str:
+    """Return the feedback for one student in Markdown."""
+    paragraphs = [
+        f"# {_escape_markdown(f'{assignment.title}: {entry.student}')}",
+        f"{entry.total:g} of {assignment.worth():g} points{_format_lateness(entry.days_late)}.",
+    ]
+    for reason in dict.fromkeys(row.evidence for row in entry.rows if row.status == "not read"):
+        paragraphs += ["Not read to the end:", f"> {_escape_markdown(reason)}"]
+    for row in entry.rows:
+        if row.is_answered:
+            paragraphs += _format_row(row, assignment)
+    unanswered = [row.exercise for row in entry.rows if not row.is_answered]
+    if unanswered:
+        paragraphs.append(f"Not answered: {', '.join(unanswered)}.")
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def _format_lateness(days_late: int) -> str:
+    """Return the end of the sentence about the points."""
+    if days_late == 0:
+        return ""
+    return f"; {days_late} day late" if days_late == 1 else f"; {days_late} days late"
+
+
+def _format_row(row: Row, assignment: Assignment) -> list[str]:
+    """Return the paragraphs about one answer."""
+    title, *lines = format_card(row).split("\n")
+    points = compute_row_points(row, assignment)
+    return [f"## {row.exercise}: {title} ({points:g} points)", *map(_escape_markdown, lines)]
+
+
+def _escape_markdown(text: str) -> str:
+    """Escape the characters that have a meaning in Markdown: students choose parts of the text."""
     return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", text)
 
 
-# --- one page -------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 
 COLOURS = '<i class="right"></i>right <i class="wrong"></i>not yet <i class="none"></i>none'
 
 
-def class_page(
-    rows: Sequence[Row], given: Sequence[Mark], owners: Whose, pairs: list[Pair], assignment: Assignment
+def format_class_page(
+    rows: Sequence[Row],
+    class_points: Sequence[StudentPoints],
+    owners: Owners,
+    similar: list[Pair],
+    assignment: Assignment,
 ) -> str:
-    """The class on two sheets that need nothing else; what there is nothing to say about has no heading."""
-    here, worth = [mark for mark in given if mark.rows], assignment.worth()
-    hints = [f"{one} and {other}: {share:.0%} of the shorter" for share, one, other in pairs]
-    first = {
-        "Points, and how many students have them": _points(here, worth),
-        f'Exercises, the hardest first <span class="colours">{COLOURS}</span>': _exercises(here, assignment),
-        "What to teach again, and how many students went wrong there": _teach(here),
+    """Return the page about the class in HTML: two sheets that load no other file."""
+    present = [entry for entry in class_points if entry.rows]
+    worth = assignment.worth()
+    hints = [f"{first} and {second}: {share:.0%} of the shorter" for share, first, second in similar]
+    first_sheet = {
+        "Points, and how many students have them": _draw_points(present, worth),
+        f'Exercises, the hardest first <span class="colours">{COLOURS}</span>': _draw_exercises(
+            present, assignment
+        ),
+        "What to teach again, and how many students went wrong there": _draw_topics(present),
     }
-    second = {
-        "Who needs help first": _help(here, worth),
-        "To decide, by a person": _some(to_decide(rows, owners)),
-        "Alike: a hint, no verdict": _some(hints),
+    second_sheet = {
+        "Who needs help first": _draw_weak_students(present, worth),
+        "To decide, by a person": _format_lines(list_decisions(rows, owners)),
+        "Alike: a hint, no verdict": _format_lines(hints),
     }
-    head = f"<p>{len(here)} of {len(given)} students; {escape(overview(rows))}</p>"
-    body = [head, *_headed(first), '<div class="sheet"></div>', *_headed(second)]
-    return paper("class", assignment.title, "\n".join(body), "@page { size: A4; margin: 13mm }")
+    head = f"<p>{len(present)} of {len(class_points)} students; {escape(format_overview(rows))}</p>"
+    sheets = [*_iter_sections(first_sheet), '<div class="sheet"></div>', *_iter_sections(second_sheet)]
+    body = "\n".join([head, *sheets])
+    return paper("class", assignment.title, body, "@page { size: A4; margin: 13mm }")
 
 
-def _headed(parts: dict[str, list[str]]) -> Iterator[str]:
-    for heading, lines in parts.items():
-        yield from (f"<h2>{heading}</h2>", *lines) if lines else ()
+def _iter_sections(sections: dict[str, list[str]]) -> Iterator[str]:
+    """Yield the heading and the lines of each section that has lines."""
+    for heading, lines in sections.items():
+        if lines:
+            yield f"<h2>{heading}</h2>"
+            yield from lines
 
 
-def _bar(label: str, parts: Iterable[tuple[str, float]], most: float, text: str) -> str:
-    """The one picture of the page: a bar of so many parts of the most, with words on both sides."""
-    wide = ((kind, 100 * n / (most or 1)) for kind, n in parts)
-    bar = "".join(f'<span class="{kind}" style="width:{width:.1f}%"></span>' for kind, width in wide)
-    texts = f'<b>{escape(label)}</b><span class="bar">{bar}</span><span class="n">{escape(text)}</span>'
-    return f'<div class="one">{texts}</div>'
+def _draw_bar(label: str, parts: Iterable[tuple[str, float]], maximum: float, text: str) -> str:
+    """Return a bar with a label on its left and a text on its right.
+
+    Each part is the CSS class of its colour and a number; the full width of the bar is `maximum`.
+    """
+    spans = []
+    for css_class, number in parts:
+        width = 100 * number / (maximum or 1)
+        spans.append(f'<span class="{css_class}" style="width:{width:.1f}%"></span>')
+    bar = f'<span class="bar">{"".join(spans)}</span>'
+    return f'<div class="one"><b>{escape(label)}</b>{bar}<span class="n">{escape(text)}</span></div>'
 
 
-def _points(given: Sequence[Mark], worth: float) -> list[str]:
-    """How many students have how many points."""
-    counts = Counter(min(int(mark.total / (worth or 1.0) * BINS), BINS - 1) for mark in given)
-    ends, most = [i * (worth or 1.0) / BINS for i in range(BINS + 1)], max(counts.values(), default=1)
-    bins = enumerate(pairwise(ends))
-    return [_bar(f"{a:g}–{b:g}", [("many", counts[i])], most, str(counts[i] or "")) for i, (a, b) in bins]
+def _draw_points(class_points: Sequence[StudentPoints], worth: float) -> list[str]:
+    """Return the histogram of the points."""
+    worth = worth or 1.0
+    counts = Counter(min(int(entry.total / worth * BINS), BINS - 1) for entry in class_points)
+    largest_count = max(counts.values(), default=1)
+    edges = [i * worth / BINS for i in range(BINS + 1)]
+    bars = []
+    for i, (low, high) in enumerate(pairwise(edges)):
+        text = str(counts[i]) if counts[i] else ""
+        bars.append(_draw_bar(f"{low:g}–{high:g}", [("many", counts[i])], largest_count, text))
+    return bars
 
 
-def _exercises(given: Sequence[Mark], assignment: Assignment) -> list[str]:
-    """Of each exercise the parts that are right, wrong and not answered; the hardest first."""
-    answered = [row for mark in given for row in mark.rows if row.is_answered]
-    right = Counter(row.exercise for row in answered if row.passed)
+def _draw_exercises(class_points: Sequence[StudentPoints], assignment: Assignment) -> list[str]:
+    """Return a bar for each exercise with its correct and wrong answers, the hardest exercise first."""
+    answered = [row for entry in class_points for row in entry.rows if row.is_answered]
+    passed = Counter(row.exercise for row in answered if row.passed)
     wrong = Counter(row.exercise for row in answered if not row.passed)
-    ids, every = sorted(assignment.points, key=lambda i: (right[i], i)), len(given) or 1
-    parts = {i: (("right", right[i]), ("wrong", wrong[i])) for i in ids[:EXERCISES]}
-    bars = [_bar(i, both, every, f"{right[i] / every:.0%}") for i, both in parts.items()]
-    more = [f"<p>{len(ids) - EXERCISES} more are not shown.</p>"] if len(ids) > EXERCISES else []
-    return ['<div class="every">', *bars, "</div>", *more]
-
-
-def _teach(given: Sequence[Mark]) -> list[str]:
-    lines, every = [], len(given)
-    for teach, students, patterns in to_teach(given)[:SECTIONS]:
-        lines.append(_bar(f"Lesson {teach}", [("wrong", students)], every, f"{students} of {every}"))
-        for many, exercise_id, seen, say in patterns[:PATTERNS]:
-            told = f'<span class="id">{escape(exercise_id)}</span>: {escape(seen[:160])}'
-            lines.append(f'<p>{many} × {told} <span class="say">“{escape(say)}”</span></p>')
+    ids = sorted(assignment.points, key=lambda exercise_id: (passed[exercise_id], exercise_id))
+    student_count = len(class_points) or 1
+    bars = []
+    for exercise_id in ids[:MAX_EXERCISES]:
+        parts = [("right", passed[exercise_id]), ("wrong", wrong[exercise_id])]
+        text = f"{passed[exercise_id] / student_count:.0%}"
+        bars.append(_draw_bar(exercise_id, parts, student_count, text))
+    lines = ['<div class="every">', *bars, "</div>"]
+    if len(ids) > MAX_EXERCISES:
+        lines.append(f"<p>{len(ids) - MAX_EXERCISES} more are not shown.</p>")
     return lines
 
 
-def _help(given: Sequence[Mark], worth: float) -> list[str]:
-    """Those with the fewest points, and what they have not right yet."""
-    weak = sorted((mark for mark in given if mark.total < worth / 2), key=lambda mark: mark.total)
+def _draw_topics(class_points: Sequence[StudentPoints]) -> list[str]:
+    """Return a bar for each topic to teach again, and its most common mistakes."""
     lines = []
-    for mark in weak[:STUDENTS]:
-        ids = [row.exercise for row in mark.rows if not row.passed]
-        more = f" and {len(ids) - 4} more" if len(ids) > 4 else ""
-        lines.append(_bar(str(mark.student), [("right", mark.total)], worth, f"{mark.total:g} of {worth:g}"))
-        lines.append(f"<p>Not right yet: {escape(', '.join(ids[:4]))}{more}</p>")
+    total = len(class_points)
+    for topic in find_topics(class_points)[:MAX_TOPICS]:
+        text = f"{topic.students} of {total}"
+        lines.append(_draw_bar(f"Lesson {topic.section}", [("wrong", topic.students)], total, text))
+        for mistake in topic.mistakes[:MAX_MISTAKES_PER_TOPIC]:
+            exercise = f'<span class="id">{escape(mistake.exercise_id)}</span>'
+            evidence = escape(mistake.evidence[:MAX_EVIDENCE_LENGTH])
+            question = f'<span class="say">“{escape(mistake.question)}”</span>'
+            lines.append(f"<p>{mistake.students} × {exercise}: {evidence} {question}</p>")
     return lines
 
 
-def _some(lines: list[str]) -> list[str]:
-    more = [f"and {len(lines) - LINES} more"] if len(lines) > LINES else []
-    return [f"<p>{escape(line)}</p>" for line in [*lines[:LINES], *more]]
+def _draw_weak_students(class_points: Sequence[StudentPoints], worth: float) -> list[str]:
+    """Return a bar for each student with less than half of the points, and the exercises to work on."""
+    weak = sorted((entry for entry in class_points if entry.total < worth / 2), key=lambda entry: entry.total)
+    lines = []
+    for entry in weak[:MAX_WEAK_STUDENTS]:
+        ids = [row.exercise for row in entry.rows if not row.passed]
+        more = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
+        text = f"{entry.total:g} of {worth:g}"
+        lines.append(_draw_bar(str(entry.student), [("right", entry.total)], worth, text))
+        lines.append(f"<p>Not right yet: {escape(', '.join(ids[:MAX_IDS]))}{more}</p>")
+    return lines
+
+
+def _format_lines(lines: list[str]) -> list[str]:
+    """Return the first lines as paragraphs, and how many more there are."""
+    shown = lines[:MAX_LINES]
+    if len(lines) > MAX_LINES:
+        shown.append(f"and {len(lines) - MAX_LINES} more")
+    return [f"<p>{escape(line)}</p>" for line in shown]

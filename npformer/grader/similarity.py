@@ -1,7 +1,8 @@
-"""Hand-ins that are alike: a hint for the teacher, no verdict.
+"""Find pairs of submissions with much code in common: a hint for the teacher, no proof.
 
-Code is read as runs of tokens, whatever its names, comments and layout. Runs that many students share, the
-notebook that was handed out among them, do not count. npformer's own source is one more hand-in.
+The code is compared as runs of successive tokens. Names, comments and layout do not matter. Runs that many
+students have do not count, such as the code in the teacher's notebook. The source of npformer is compared
+too.
 """
 
 import io
@@ -14,54 +15,76 @@ from itertools import combinations
 from pathlib import Path
 from typing import TypeAlias
 
-from npformer.grader.submissions import HandIn
+from npformer.grader.submissions import Submission
 from npformer.grader.worker.student_module import split_source
 
-RUN = 12  # tokens
-FEWEST = 20  # runs that two must share
-LEAST = 0.5  # of the runs of the shorter one
-OURS = "npformer's own source"
-Pair: TypeAlias = tuple[float, str, str]  # the part of the shorter that stands in both, and whose
-COUNTED = (tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING)
+RUN_LENGTH = 12  # tokens
+MIN_SHARED_RUNS = 20  # of a pair that is reported
+MIN_SHARE = 0.5  # of the runs of the shorter one
+PACKAGE = "npformer's own source"
+READ_ERRORS = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+TOKEN_TYPES = (tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING)
+
+Pair: TypeAlias = tuple[float, str, str]  # the share of the shorter one's runs that both have, and the owners
 
 
-def alike(hand_ins: Iterable[tuple[str, HandIn]]) -> list[Pair]:
-    """The pairs of owners whose files are most alike; the most alike first."""
+def find_similar(submissions: Iterable[tuple[str, Submission]]) -> list[Pair]:
+    """Return the pairs of owners whose files have most runs in common, the most similar pair first."""
     runs = defaultdict[str, set[int]](set)
-    for owner, file in hand_ins:
-        with suppress(ValueError):  # it cannot be read
-            runs[owner] |= runs_of(file.name, file.read())
-    few = max(3, len(runs) // 5)
+    for owner, file in submissions:
+        runs[owner] |= _read_runs(file)
+    max_owners = max(3, len(runs) // 5)
     for path in Path(__file__).parents[1].rglob("*.py"):
-        runs[OURS] |= runs_of(path.name, path.read_bytes())
-    owners_of = defaultdict[int, list[str]](list)
-    for owner, own in runs.items():
-        for run in own:
-            owners_of[run].append(owner)
-    told = {run: owners for run, owners in owners_of.items() if len({*owners} - {OURS}) <= few}
-    sizes = Counter(owner for owners in told.values() for owner in owners)
-    shared = Counter(pair for owners in told.values() for pair in combinations(owners, 2))
-    pairs = [(n / min(sizes[each] for each in pair), *pair) for pair, n in shared.items() if n >= FEWEST]
-    return sorted((pair for pair in pairs if pair[0] >= LEAST), key=lambda pair: (-pair[0], *pair[1:]))
+        runs[PACKAGE] |= hash_token_runs(path.name, path.read_bytes())
+    rare_runs = _find_rare_runs(runs, max_owners)
+    sizes = Counter(owner for owners in rare_runs for owner in owners)
+    shared = Counter(pair for owners in rare_runs for pair in combinations(owners, 2))
+    pairs = []
+    for (first, second), count in shared.items():
+        share = count / min(sizes[first], sizes[second])
+        if count >= MIN_SHARED_RUNS and share >= MIN_SHARE:
+            pairs.append((share, first, second))
+    return sorted(pairs, key=lambda pair: (-pair[0], *pair[1:]))
 
 
-def runs_of(name: str, data: bytes) -> set[int]:
-    """The runs of tokens in a file; none of a file that cannot be read.
+def _find_rare_runs(runs: dict[str, set[int]], max_owners: int) -> list[list[str]]:
+    """Return the owners of each run that at most `max_owners` students have."""
+    owners_by_run = defaultdict[int, list[str]](list)
+    for owner, owner_runs in runs.items():
+        for run in owner_runs:
+            owners_by_run[run].append(owner)
+    return [owners for owners in owners_by_run.values() if len({*owners} - {PACKAGE}) <= max_owners]
 
-    >>> runs_of("a.py", b"y = (a + b) * c - d / e") == runs_of("b.py", b"z=(p+q)*r-s/t  # mine")
+
+def _read_runs(file: Submission) -> set[int]:
+    """Return the runs of a submission, none if it cannot be read."""
+    try:
+        return hash_token_runs(file.name, file.read())
+    except ValueError:
+        return set()
+
+
+def hash_token_runs(name: str, data: bytes) -> set[int]:
+    """Return a hash of each run of tokens in a file; none if the file cannot be read.
+
+    >>> original = hash_token_runs("a.py", b"y = (a + b) * c - d / e")
+    >>> original == hash_token_runs("b.py", b"z=(p+q)*r-s/t  # mine")
     True
     """
     try:
-        words = [word for _, source in split_source(name, data) for word in _words(source)]
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        tokens = [token for _, source in split_source(name, data) for token in _iter_tokens(source)]
+    except READ_ERRORS:
         return set()
-    return {hash(tuple(words[i : i + RUN])) for i in range(len(words) - RUN + 1)}
+    return {hash(tuple(tokens[i : i + RUN_LENGTH])) for i in range(len(tokens) - RUN_LENGTH + 1)}
 
 
-def _words(source: str) -> Iterator[str]:
-    with suppress(tokenize.TokenError, SyntaxError):  # so far as it can be read
-        for kind, text, *_ in tokenize.generate_tokens(io.StringIO(source).readline):
-            if kind == tokenize.NAME and not keyword.iskeyword(text):
+def _iter_tokens(source: str) -> Iterator[str]:
+    """Yield the tokens up to the first one that is not Python, with one word for all names and all texts."""
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.NAME and not keyword.iskeyword(token.string):
                 yield "name"
-            elif kind in COUNTED:
-                yield "text" if kind == tokenize.STRING else text
+            elif token.type == tokenize.STRING:
+                yield "text"
+            elif token.type in TOKEN_TYPES:
+                yield token.string

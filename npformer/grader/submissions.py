@@ -1,7 +1,8 @@
-"""The files of a class as the learning systems give them out: folders, zip files, and names that say whose.
+"""Find the files of a class in the download of a learning management system (LMS).
 
-Canvas, Moodle, Blackboard and Gradescope each write a student's number or login, and more, into the names of
-what they hand out. What is no .py file and no notebook is not passed over in silence: it is listed too.
+The download is a folder, a zip file or a single file. Canvas, Moodle, Blackboard and Gradescope write the
+student's number or login, and sometimes more, into the names of the files. A file that is neither a .py file
+nor a notebook is listed with the reason why it is not graded.
 """
 
 import os
@@ -13,135 +14,177 @@ from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import IO, NamedTuple
-from zipfile import BadZipFile, ZipFile
-from zlib import error as Corrupt
+from zipfile import BadZipFile, ZipFile, ZipInfo
+from zlib import error as ZlibError
 
 from npformer.grader.worker.protocol import readable
 
-LARGEST = 2**24
-DEEPEST = 2  # zip files in a zip file of a class
-KIND = re.compile(r"(\.py|\.ipynb)(\.txt|\.json)?$", re.IGNORECASE)  # a browser adds the second
-UNREADABLE = (OSError, RuntimeError, EOFError, BadZipFile, Corrupt, ValueError)
-NO_WORK = ("__MACOSX", "__pycache__", "site-packages", "node_modules", ".git")
-NO_FILE = ("._", ".DS_Store", "Thumbs.db", "desktop.ini")  # a system's, and nobody's
-SHAPES = (  # Canvas, Moodle, Blackboard, Gradescope
+MAX_BYTES = 2**24  # of one submission
+MAX_ZIP_DEPTH = 2  # the zip file of a class may contain the zip files of students
+SUFFIX = re.compile(r"(\.py|\.ipynb)(\.txt|\.json)?$", re.IGNORECASE)  # some browsers add .txt or .json
+READ_ERRORS = (OSError, RuntimeError, EOFError, BadZipFile, ZlibError, ValueError)
+IGNORED_FOLDERS = ("__MACOSX", "__pycache__", "site-packages", "node_modules", ".git")
+IGNORED_FILES = (
+    "._",
+    ".DS_Store",
+    "Thumbs.db",
+    "desktop.ini",
+)  # starts of names that operating systems write
+LMS_NAME_PATTERNS = (  # Canvas, Moodle, Blackboard, Gradescope
     r"(?P<name>[^_/]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_[^/]+$",
     r"(?P<name>[^_/]+)_(?P<id>\d+)_assignsubmission_",
     r"[^/]+?_(?P<id>[^_/]+)_attempt_(?P<time>\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d)",
     r"submission_(?P<submission>\d+)/",
 )
+TIME_FORMAT = "%Y-%m-%d-%H-%M-%S"  # of the group `time` above
 
 
-class HandIn(NamedTuple):
+class Submission(NamedTuple):
     """One file of a class."""
 
-    name: str  # its place in the folder, through zip files, in text that every codec can write
+    name: str  # the path in the folder or zip file, with control characters and odd bytes escaped
     open: Callable[[], IO[bytes]]
-    time: float  # seconds since 1970, by the name or by the file
-    named: str  # the same place, where `name` has got or become a number
-    passed_over: str = ""  # why, where it is nothing to grade
+    time: float  # seconds since 1970, from the name that the LMS has written, or else from the file
+    original_name: str  # the same path, also after `name` was replaced by a number or made unique
+    skip_reason: str = ""  # why the file is not graded; "" if it is graded
 
     def read(self) -> bytes:
-        """Its bytes, and never too many; ValueError in a few words where it cannot be read."""
+        """Return the bytes of the file. Raises ValueError if it is too large or cannot be read."""
         try:
             with self.open() as file:
-                data = file.read(LARGEST + 1)
-        except UNREADABLE as error:
-            why = getattr(error, "strerror", "") or str(error) or "it ends too early"
-            raise ValueError(f"It cannot be read: {readable(why, 80)}.") from None
-        if len(data) > LARGEST:
-            raise ValueError(f"It is larger than {LARGEST // 2**20} megabytes.")
+                data = file.read(MAX_BYTES + 1)
+        except READ_ERRORS as error:
+            reason = getattr(error, "strerror", "") or str(error) or "it ends too early"
+            raise ValueError(f"It cannot be read: {readable(reason, 80)}.") from None
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"It is larger than {MAX_BYTES // 2**20} megabytes.")
         return data
 
 
-def hand_ins(top: Path) -> list[HandIn]:
-    """What is below a folder or in a zip file, or one file; in order of name, of which no two have the same.
+def find_submissions(top: Path) -> list[Submission]:
+    """Return the files in a folder or zip file, or the single file, sorted by name. Names are unique.
 
-    Raises ValueError where there is no file to grade.
+    Raises ValueError if there is no file to grade.
     """
     if not top.exists():
         raise ValueError(f"there is no file or folder {str(top)!r}")
-    inside, found = top if top.is_dir() else top.parent, list[HandIn]()
-    for path, why in _below(top) if top.is_dir() else [(top, "")]:
-        name = os.fsencode(path.relative_to(inside).as_posix()).decode("utf-8", "backslashreplace")
-        found += _sorted_out(HandIn(name, partial(_opened, path, inside), path.lstat().st_mtime, name), why)
-    if all(each.passed_over for each in found):
+    folder = top if top.is_dir() else top.parent
+    paths = _walk_folder(top) if top.is_dir() else [(top, "")]
+    found: list[Submission] = []
+    for path, skip_reason in paths:
+        name = os.fsencode(path.relative_to(folder).as_posix()).decode("utf-8", "backslashreplace")
+        file = Submission(name, partial(_open_inside, path, folder), path.lstat().st_mtime, name)
+        found += _classify(file, skip_reason)
+    if all(file.skip_reason for file in found):
         raise ValueError(f"no .py or .ipynb file in {str(top)!r}")
-    names = Counter[str]()
-    for i, each in enumerate(found):
-        names[each.name] += 1
-        if names[each.name] > 1:  # a zip file may hold two of one name
-            found[i] = each._replace(name=f"{names[each.name]}~{each.name}")
-    return sorted(found, key=lambda each: each.name)
+    return sorted(_make_names_unique(found), key=lambda file: file.name)
 
 
-def shape_of(name: str) -> dict[str, str]:
-    """What a learning system wrote into a name.
+def _make_names_unique(files: list[Submission]) -> Iterator[Submission]:
+    """Put a number in front of the names that occur again: a zip file can contain two files of one name."""
+    counts = Counter[str]()
+    for file in files:
+        counts[file.name] += 1
+        number = counts[file.name]
+        yield file if number == 1 else file._replace(name=f"{number}~{file.name}")
 
-    >>> shape_of("smithanna_LATE_4711_990_hw1.py")
+
+def parse_lms_name(name: str) -> dict[str, str]:
+    """Return what an LMS has written into the name of a file; nothing for other names.
+
+    >>> parse_lms_name("smithanna_LATE_4711_990_hw1.py")
     {'name': 'smithanna', 'late': 'LATE_', 'id': '4711'}
     """
-    for shape in SHAPES:
-        if found := re.search(rf"(?:^|/){shape}", name):
-            return {key: value for key, value in found.groupdict().items() if value}
+    for pattern in LMS_NAME_PATTERNS:
+        match = re.search(rf"(?:^|/){pattern}", name)
+        if match:
+            return {key: value for key, value in match.groupdict().items() if value}
     return {}
 
 
-def _below(top: Path) -> Iterator[tuple[Path, str]]:
-    """Every file; and the folders that are not looked into, with the reason."""
-    for here, folders, names in os.walk(top):
-        closed = {folder: _why_not(Path(here, folder)) for folder in folders}
-        folders[:] = [folder for folder in folders if folder not in NO_WORK and not closed[folder]]
-        yield from ((Path(here, folder), why) for folder, why in closed.items() if why)
-        yield from ((Path(here, name), "") for name in names)
+def _walk_folder(top: Path) -> Iterator[tuple[Path, str]]:
+    """Yield every file with "", and every folder that is not entered with the reason."""
+    for parent, folders, names in os.walk(top):
+        reasons = {folder: _get_folder_skip_reason(Path(parent, folder)) for folder in folders}
+        # `os.walk` enters the folders that stay in this list.
+        folders[:] = [folder for folder in folders if folder not in IGNORED_FOLDERS and not reasons[folder]]
+        for folder, reason in reasons.items():
+            if reason:
+                yield Path(parent, folder), reason
+        for name in names:
+            yield Path(parent, name), ""
 
 
-def _why_not(folder: Path) -> str:
+def _get_folder_skip_reason(folder: Path) -> str:
+    """Return why a folder is not entered, "" if it is."""
     if folder.is_symlink():
         return "a link to a folder"
     if not os.access(folder, os.R_OK | os.X_OK):
         return "a folder that cannot be opened"
-    return "a virtual environment" if (folder / "pyvenv.cfg").exists() else ""
+    if (folder / "pyvenv.cfg").exists():
+        return "a virtual environment"
+    return ""
 
 
-def _opened(path: Path, top: Path) -> IO[bytes]:
-    if not path.resolve().is_relative_to(top.resolve()):
+def _open_inside(path: Path, folder: Path) -> IO[bytes]:
+    """Open a file of the folder.
+
+    A submission can be a link to any file of the teacher. Such a link is rejected, because errors and
+    feedback could show the file's content to the student.
+    """
+    if not path.resolve().is_relative_to(folder.resolve()):
         raise ValueError("it is a link to a place outside the folder")
     if path.exists() and not path.is_file():
         raise ValueError("it is no file")
     return path.open("rb")
 
 
-def _sorted_out(one: HandIn, why: str = "", depth: int = 1) -> Iterator[HandIn]:
-    """A file: work, what is in it where it is a zip file, or why it is neither; nothing where it is nobody's.
+def _classify(file: Submission, skip_reason: str = "", depth: int = 1) -> Iterator[Submission]:
+    """Yield a file with its skip reason, or the members of a zip file; nothing for an ignored file.
 
-    >>> next(_sorted_out(HandIn("a" + chr(10) + "b.py", BytesIO, 0.0, ""))).name
+    >>> next(_classify(Submission("a" + chr(10) + "b.py", BytesIO, 0.0, ""))).name
     'a\\\\nb.py'
     """
-    *folders, last = one.name.split("/")
-    if {*folders, last} & {*NO_WORK} or last.startswith(NO_FILE):
+    parts = file.name.split("/")
+    is_ignored = not set(parts).isdisjoint(IGNORED_FOLDERS) or parts[-1].startswith(IGNORED_FILES)
+    if is_ignored:
         return
-    name = readable(one.name, 1000).replace("\n", "\\n").replace("\t", "\\t")
-    if name.casefold().endswith(".zip") and not why and depth <= DEEPEST:
-        yield from _of_zip(one._replace(name=name), depth)
+    name = readable(file.name, 1000).replace("\n", "\\n").replace("\t", "\\t")
+    is_zip = name.casefold().endswith(".zip")
+    if is_zip and not skip_reason and depth <= MAX_ZIP_DEPTH:
+        yield from _iter_zip_members(file._replace(name=name), depth)
         return
-    if not why and ".ipynb_checkpoints" in folders:
-        why = "a copy by Jupyter"
-    elif not why and not KIND.search(name):
-        why = "no .py file and no notebook"
-    written = shape_of(name).get("time")
-    at = time.mktime(time.strptime(written, "%Y-%m-%d-%H-%M-%S")) if written else one.time
-    yield HandIn(name, one.open, at, name, why)
+    if not skip_reason and ".ipynb_checkpoints" in parts[:-1]:
+        skip_reason = "a copy by Jupyter"
+    elif not skip_reason and not SUFFIX.search(name):
+        skip_reason = "no .py file and no notebook"
+    yield Submission(name, file.open, _get_time(name, file.time), name, skip_reason)
 
 
-def _of_zip(one: HandIn, depth: int) -> Iterator[HandIn]:
-    """What is in a zip file, of one student or of a class."""
+def _get_time(name: str, file_time: float) -> float:
+    """Return the submission time: from the name if Blackboard has written it there, else the file's time."""
+    written_time = parse_lms_name(name).get("time")
+    if not written_time:
+        return file_time
+    return time.mktime(time.strptime(written_time, TIME_FORMAT))
+
+
+def _iter_zip_members(zip_file: Submission, depth: int) -> Iterator[Submission]:
+    """Yield the files in a zip file. Depth 1 is a zip file on disk, depth 2 one in another zip file."""
     try:
-        with one.open() as file:  # a class's may be large: it is not read as a whole
-            archive = ZipFile(file.name if depth == 1 else BytesIO(one.read()))
-    except UNREADABLE as error:
-        yield one._replace(passed_over=f"a zip file that cannot be read: {readable(str(error), 80)}")
+        with zip_file.open() as file:
+            # A zip file on disk may have the files of a whole class, so it is not read into memory.
+            archive = ZipFile(file.name if depth == 1 else BytesIO(zip_file.read()))
+    except READ_ERRORS as error:
+        yield zip_file._replace(skip_reason=f"a zip file that cannot be read: {readable(str(error), 80)}")
         return
-    for member in (each for each in archive.infolist() if not each.is_dir()):
-        name, at = f"{one.name}/{member.filename}", time.mktime((*member.date_time, 0, 0, -1))
-        yield from _sorted_out(HandIn(name, partial(archive.open, member), at, name), depth=depth + 1)
+    for member in archive.infolist():
+        if not member.is_dir():
+            yield from _classify(_make_member(zip_file.name, archive, member), depth=depth + 1)
+
+
+def _make_member(zip_name: str, archive: ZipFile, member: ZipInfo) -> Submission:
+    """Return a member of a zip file as a submission."""
+    name = f"{zip_name}/{member.filename}"
+    member_time = time.mktime((*member.date_time, 0, 0, -1))
+    return Submission(name, partial(archive.open, member), member_time, name)

@@ -1,7 +1,7 @@
-"""Grades a class in several grading processes at the same time.
+"""Grade a class in several grading processes at the same time.
 
-The rows of each submission are appended to a journal as soon as they exist, so that an interrupted run can go
-on. The order of the rows is the order of the files, whichever process graded them and when.
+The rows of each submission are appended to a journal as soon as they exist. An interrupted run can therefore
+be resumed. The order of the rows is the order of the files and does not depend on the processes.
 """
 
 import json
@@ -12,60 +12,74 @@ import tempfile
 from collections.abc import Generator
 from contextlib import closing, suppress
 from multiprocessing import get_context
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias, cast
 
-from npformer.grader.grading_process import Limits, Row, digest, run_grading_process, unread_rows
-from npformer.grader.submissions import HandIn
+from npformer.grader.grading_process import Limits, Row, digest, make_unread_rows, run_grading_process
+from npformer.grader.submissions import Submission
 from npformer.installation import version
 from npformer.validation.output_files import write_files
 
-# of one file: its name, the protections that were missing, the digest of its bytes, its rows
+# Of one file: its name, the protections that the system does not offer, the digest of its bytes, its rows.
 Report: TypeAlias = tuple[str, list[str], str, list[Row]]
-REMOVE = ("sh", "-c", 'chmod -R u+rwX "$0"; rm -rf "$0"')  # a directory, however deep those in it are
+# A submission may create directories that are too deep for Python, or that cannot be read.
+REMOVE_COMMAND = ("sh", "-c", 'chmod -R u+rwX "$0"; rm -rf "$0"')
 LOST = "The grader ended on this file; look at it yourself."
+JOIN_SECONDS = 1.0  # that a grading process has to end by itself
 
 
-def grade(
-    files: list[HandIn], ids: list[str], limits: Limits, workers: int = 1, journal: "Journal | None" = None
+def grade_class(
+    files: list[Submission],
+    ids: list[str],
+    limits: Limits,
+    workers: int = 1,
+    journal: "Journal | None" = None,
 ) -> list[Row]:
     """Return one row for each submission and exercise, in the order of the files."""
-    to_grade = [each for each in files if not each.passed_over]
-    done = journal.begin(to_grade, ids, limits) if journal else {}
-    left = [each for each in to_grade if each.name not in done]
-    with closing(iter_reports(left, ids, limits, workers)) as reports:
+    to_grade = [file for file in files if not file.skip_reason]
+    finished = journal.begin(to_grade, ids, limits) if journal else {}
+    remaining = [file for file in to_grade if file.name not in finished]
+    with closing(iter_reports(remaining, ids, limits, workers)) as reports:
         for report in reports:
             name, _, _, rows = report
-            done[name] = rows
+            finished[name] = rows
             if journal:
                 journal.add(report)
-                print(f"{len(done)} of {len(to_grade)}  {name}", file=sys.stderr, flush=True)
-    for each in (each for each in files if each.passed_over):
-        done[each.name] = [Row(each.name, "", "", "passed over", evidence=f"Not graded: {each.passed_over}.")]
-    return [row for each in files for row in done[each.name]]
+                print(f"{len(finished)} of {len(to_grade)}  {name}", file=sys.stderr, flush=True)
+    for file in files:
+        if file.skip_reason:
+            evidence = f"Not graded: {file.skip_reason}."
+            finished[file.name] = [Row(file.name, "", "", "passed over", evidence=evidence)]
+    return [row for file in files for row in finished[file.name]]
+
+
+# --- grading processes ----------------------------------------------------------------------------
 
 
 class GradingProcess:
-    """A process that grades files, and the connection to it."""
+    """A process that runs `run_grading_process`, and the connection to it."""
 
-    def __init__(self, *settings: Any) -> None:
-        spawn, program = get_context("spawn"), sys.modules["__main__"]
-        self.connection, there = spawn.Pipe()
-        self.process = spawn.Process(target=run_grading_process, args=(there, *settings), daemon=True)
-        with there:
-            try:  # multiprocessing would run the program that called us a second time
+    def __init__(self, home: str, limits: Limits) -> None:
+        spawn = get_context("spawn")
+        self.connection, other_end = spawn.Pipe()
+        arguments = (other_end, home, limits)
+        self.process = spawn.Process(target=run_grading_process, args=arguments, daemon=True)
+        program = sys.modules["__main__"]
+        with other_end:
+            try:
+                # With another main module, multiprocessing does not run the calling program a second time.
                 sys.modules["__main__"] = ModuleType("__main__")
                 self.process.start()
             finally:
                 sys.modules["__main__"] = program
 
-    def send(self, file: HandIn, ids: list[str]) -> None:
+    def send(self, file: Submission, ids: list[str]) -> None:
         """Send a file to the process."""
         self.file = file
-        with suppress(OSError):  # it has ended, which `receive` reports
-            self.connection.send((file.name, _read(file), ids))
+        with suppress(OSError):  # the process has ended, which `receive` reports
+            self.connection.send((file.name, _read_or_explain(file), ids))
 
     def receive(self) -> Report | None:
         """Return the report on the file, None if the process has ended."""
@@ -75,84 +89,132 @@ class GradingProcess:
         return None
 
     def end(self) -> None:
-        """Close the connection: a process that waits ends what it has started, and then itself."""
+        """Close the connection: a process without a file then ends its children and itself.
+
+        A process that is grading a file is killed. Its children notice that it has ended, and end too.
+        """
         self.connection.close()
-        self.process.join(1)
-        self.process.kill()  # in the middle of a file: the processes below it notice that it ends
+        self.process.join(JOIN_SECONDS)
+        self.process.kill()
         self.process.join()
 
 
-def iter_reports(files: list[HandIn], ids: list[str], limits: Limits, workers: int) -> Generator[Report]:
-    """Yield the report on each file as it arrives. A file on which a process ends is graded once more."""
-    left, lost = list(reversed(files)), set[str]()
-    idle, busy = list[GradingProcess](), dict[Any, GradingProcess]()
+def iter_reports(files: list[Submission], ids: list[str], limits: Limits, workers: int) -> Generator[Report]:
+    """Yield the report on each file as soon as it arrives.
+
+    The processes write only into one temporary directory, which is removed at the end, also after Ctrl+C.
+    """
     home = tempfile.mkdtemp(prefix="npformer-")
-    os.chmod(home, 0o755)
+    os.chmod(home, 0o755)  # submissions run as other users if the grader runs as root
+    processes: list[GradingProcess] = []
     try:
-        while left or busy:
-            while left and len(busy) < max(workers, 1):
-                process = idle.pop() if idle else GradingProcess(home, limits)
-                process.send(left.pop(), ids)
-                busy[process.connection] = process
-            process = busy.pop(wait(list(busy))[0])
-            report, file = process.receive(), process.file
-            if report:
-                idle.append(process)
-            elif file.name not in lost:
-                lost.add(file.name)
-                left.append(file)
-                continue
-            yield report or (file.name, [], "", unread_rows(file.name, ids, LOST))
+        yield from _distribute(files, ids, limits, max(workers, 1), home, processes)
     finally:
         try:
-            for process in (*idle, *busy.values()):
+            for process in processes:
                 process.end()
         finally:  # also after a second Ctrl+C
-            subprocess.run([*REMOVE, home], stderr=subprocess.DEVNULL, start_new_session=True, check=False)
+            subprocess.run(
+                [*REMOVE_COMMAND, home], stderr=subprocess.DEVNULL, start_new_session=True, check=False
+            )
 
 
-def _read(file: HandIn) -> bytes | str:
-    """Return the bytes of a file, or the sentence that reports why they cannot be read."""
+def _distribute(
+    files: list[Submission],
+    ids: list[str],
+    limits: Limits,
+    workers: int,
+    home: str,
+    processes: list[GradingProcess],
+) -> Generator[Report]:
+    """Send the files to the processes and yield the reports. `processes` always has the running processes.
+
+    If a process ends while it grades a file, the file is graded once more, by another process.
+    """
+    remaining = list(reversed(files))
+    retried = set[str]()
+    idle: list[GradingProcess] = []
+    busy: dict[Connection, GradingProcess] = {}
+    while remaining or busy:
+        while remaining and len(busy) < workers:
+            if not idle:
+                idle.append(GradingProcess(home, limits))
+                processes.append(idle[-1])
+            process = idle.pop()
+            process.send(remaining.pop(), ids)
+            busy[process.connection] = process
+        process = busy.pop(cast(Connection, wait(list(busy))[0]))
+        report = process.receive()
+        file = process.file
+        if report:
+            idle.append(process)
+            yield report
+            continue
+        processes.remove(process)
+        if file.name in retried:
+            yield file.name, [], "", make_unread_rows(file.name, ids, LOST)
+        else:
+            retried.add(file.name)
+            remaining.append(file)
+
+
+def _read_or_explain(file: Submission) -> bytes | str:
+    """Return the bytes of a file, or the sentence that explains why they cannot be read."""
     try:
         return file.read()
     except ValueError as error:
         return str(error)
 
 
-class Journal:
-    """Finished submissions, one line of JSON for each, in a file next to the table.
+# --- the journal ----------------------------------------------------------------------------------
 
-    The caller removes the file when the table is written. Raises ValueError if there is a journal of an
-    interrupted run, unless `resume` is true.
+
+class Journal:
+    """The finished submissions, one line of JSON for each, in a file with the name of the table.
+
+    The first line has the settings. The caller removes the file when the table is written. Raises ValueError
+    if there is a journal of an interrupted run, unless `resume` is true.
     """
 
     def __init__(self, table: Path, resume: bool = False) -> None:
         self.path = table.with_name(table.name + ".journal")
-        self.open = set[str]()  # protections that this system did not offer
+        self.missing_protections = set[str]()
         if self.path.exists() and not resume:
-            begun = "is of a run that was interrupted: --resume goes on; to begin anew, remove it"
-            raise ValueError(f"{str(self.path)!r} {begun}")
+            advice = "is of a run that was interrupted: --resume goes on; to begin anew, remove it"
+            raise ValueError(f"{str(self.path)!r} {advice}")
 
-    def begin(self, files: list[HandIn], ids: list[str], limits: Limits) -> dict[str, list[Row]]:
-        """Return the finished rows by the name of the file, without files that have changed since."""
-        settings = [version(), ids, list(limits[:-1])]  # without the hidden folder, which may have moved
-        lines = []
-        for line in self.path.read_text(encoding="ascii").splitlines() if self.path.exists() else ():
-            with suppress(ValueError):  # a line that a full disk or a crash has cut: its file is graded again
-                lines.append(json.loads(line))
+    def begin(self, files: list[Submission], ids: list[str], limits: Limits) -> dict[str, list[Row]]:
+        """Start the journal, and return the finished rows by the name of the file.
+
+        Files that have changed since the interrupted run are left out.
+        """
+        settings = [version(), ids, list(limits[:-1])]  # without `hidden`: the folder may have moved
+        lines = self._read_lines()
         if lines and lines[0] != settings:
             raise ValueError(f"{str(self.path)!r} belongs to other exercises, limits or another version")
         write_files({self.path: json.dumps(settings) + "\n"})
-        now, done = {file.name: file for file in files}, dict[str, list[Row]]()
-        for name, missing, digest_then, cells in lines[1:]:
-            if name in now and digest(_read(now[name])) == digest_then:
-                done[name] = [Row.from_list(each) for each in cells]
-                self.add((name, missing, digest_then, done[name]))
-        return done
+        files_by_name = {file.name: file for file in files}
+        finished = {}
+        for name, missing, old_digest, cells in lines[1:]:
+            file = files_by_name.get(name)
+            if file is not None and digest(_read_or_explain(file)) == old_digest:
+                finished[name] = [Row.from_list(fields) for fields in cells]
+                self.add((name, missing, old_digest, finished[name]))
+        return finished
+
+    def _read_lines(self) -> list[Any]:
+        """Return the lines of an interrupted run. The file of a truncated line is graded again."""
+        if not self.path.exists():
+            return []
+        lines = []
+        for line in self.path.read_text(encoding="ascii").splitlines():
+            with suppress(ValueError):  # a full disk or a crash has truncated the line
+                lines.append(json.loads(line))
+        return lines
 
     def add(self, report: Report) -> None:
         """Append one report."""
-        _, missing, *_ = report
-        self.open |= {*missing}
+        _, missing, _, _ = report
+        self.missing_protections.update(missing)
         with self.path.open("a", encoding="ascii") as file:
             file.write(json.dumps(report) + "\n")

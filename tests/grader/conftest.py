@@ -1,4 +1,7 @@
-"""The grader starts processes by fork: where there is none, it says so, and these tests have nothing to ask."""
+"""Fixtures that replace the grading processes, because starting a process takes long.
+
+The grader needs `os.fork`. On a system without it, the grader reports this, and these tests are not collected.
+"""
 
 import os
 import socket
@@ -6,108 +9,117 @@ import sys
 import threading
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from npformer.grader import grading_process as judge
-from npformer.grader import supervisor as run
-from npformer.grader.grading_process import Judge, Limits, Row
+from npformer.grader import grading_process, supervisor
+from npformer.grader.grading_process import Limits, Row, SubmissionGrader
 from npformer.grader.worker import server as worker_server
 from npformer.grader.worker.protocol import Channel
 
 collect_ignore_glob = [] if hasattr(os, "fork") else ["test_*.py"]
 
 
-def reports_by(grade, missing=()):
-    """Replaces the grading processes by a function: it takes long to start a process."""
+def make_iter_reports(grade, missing_protections=()):
+    """Return a replacement of `supervisor.iter_reports` that calls `grade` in this process."""
 
     def iter_reports(files, ids, *settings):
         for file in files:
-            data = run._read(file)
-            rows = (
-                judge.unread_rows(file.name, ids, data)
-                if isinstance(data, str)
-                else grade(file.name, data, tuple(ids))
-            )
-            yield file.name, missing, judge.digest(data), rows
+            data = supervisor._read_or_explain(file)
+            if isinstance(data, str):
+                rows = grading_process.make_unread_rows(file.name, ids, data)
+            else:
+                rows = grade(file.name, data, tuple(ids))
+            yield file.name, missing_protections, grading_process.digest(data), rows
 
     return iter_reports
 
 
 @pytest.fixture(scope="session")
-def kept_reports(tmp_path_factory):
-    """One judge for all tests that ask for it. It remembers its replies."""
-    said = {}
+def cached_iter_reports(tmp_path_factory):
+    """One submission grader for all tests that use this fixture. It grades equal files once.
 
-    def grade(*job):
-        if job not in said:
-            said[job] = one.grade(*job)
-        return said[job]
+    The worker receives only the last part of a file's path, so files in different folders can be equal.
+    """
+    cache = {}
 
-    with Judge(str(tmp_path_factory.mktemp("judge")), Limits()) as one:
-        yield reports_by(grade)
+    def grade(path, data, ids):
+        name = Path(path).name
+        if (name, data, ids) not in cache:
+            cache[name, data, ids] = grader.grade(name, data, ids)
+        return [row._replace(submission=path) for row in cache[name, data, ids]]
 
-
-@pytest.fixture
-def kept(kept_reports, monkeypatch):
-    """Replaces the grading processes by that judge, in tests of what is done with the replies."""
-    monkeypatch.setattr(run, "iter_reports", kept_reports)
+    with SubmissionGrader(str(tmp_path_factory.mktemp("grader")), Limits()) as grader:
+        yield make_iter_reports(grade)
 
 
 @pytest.fixture
-def one_judge(tmp_path, monkeypatch):
-    """Replaces the grading processes by one judge in this process, which remembers nothing."""
-    (tmp_path / "judge").mkdir()
-    with Judge(str(tmp_path / "judge"), Limits()) as one:
-        monkeypatch.setattr(run, "iter_reports", reports_by(one.grade))
+def cached_grading(cached_iter_reports, monkeypatch):
+    """Use the grader with a cache, in tests of what happens after the grading."""
+    monkeypatch.setattr(supervisor, "iter_reports", cached_iter_reports)
+
+
+@pytest.fixture
+def uncached_grading(tmp_path, monkeypatch):
+    """Use one submission grader in this process, which grades every file again."""
+    (tmp_path / "grader").mkdir()
+    with SubmissionGrader(str(tmp_path / "grader"), Limits()) as grader:
+        monkeypatch.setattr(supervisor, "iter_reports", make_iter_reports(grader.grade))
         yield
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """The files that a judge is asked to grade. It passes every answer."""
-    seen = []
+def graded_data(monkeypatch):
+    """Use a fake grader that passes every answer. The fixture is the list of the files' bytes."""
+    graded = []
 
     def grade(name, data, ids):
-        seen.append(data)
+        graded.append(data)
         return [Row(name, "", exercise_id, "pass", evidence="Seen.") for exercise_id in ids]
 
-    monkeypatch.setattr(run, "iter_reports", reports_by(grade, ["network"]))
-    return seen
+    monkeypatch.setattr(supervisor, "iter_reports", make_iter_reports(grade, ["network"]))
+    return graded
 
 
-class Left(BaseException):
-    """Raised instead of os._exit."""
+# --- workers that are threads ----------------------------------------------------------------------
 
 
-def leave(code):
-    raise Left(code)
+class ExitCalled(BaseException):
+    """Raised instead of calling os._exit."""
+
+
+def raise_exit(code):
+    """Replace os._exit."""
+    raise ExitCalled(code)
 
 
 @pytest.fixture
-def inside(monkeypatch, tmp_path):
-    """A judge whose workers are threads of this process, so that coverage sees both sides."""
-    ours, theirs = socket.socketpair()
-    theirs.sendall(b"[]")
-    monkeypatch.setattr(judge, "_start_server", lambda *given: (SimpleNamespace(wait=lambda: 0), ours))
-    monkeypatch.setattr(worker_server, "os", SimpleNamespace(**{**vars(os), "_exit": leave}))
+def thread_grader(monkeypatch, tmp_path):
+    """A submission grader whose workers are threads of this process, so that coverage traces both sides."""
+    grader_end, server_end = socket.socketpair()
+    server_end.sendall(b"[]")
+    server_process = SimpleNamespace(wait=lambda: 0)
+    monkeypatch.setattr(grading_process, "_start_server", lambda *settings: (server_process, grader_end))
+    monkeypatch.setattr(worker_server, "os", SimpleNamespace(**{**vars(os), "_exit": raise_exit}))
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.chdir(tmp_path)
-    with theirs, Judge(str(tmp_path), Limits(seconds=2)) as one:
-        one.theirs, one.fork_worker = theirs, partial(start_thread, theirs)
-        yield one
+    with server_end, SubmissionGrader(str(tmp_path), Limits(seconds=2)) as grader:
+        grader.server_end = server_end
+        grader.fork_worker = partial(start_worker_thread, server_end)
+        yield grader
     sys.modules.pop("submission", None)
 
 
-def start_thread(server, request):
-    """Start a worker for one submission that is a thread."""
-    server.sendall(b"0.0")  # CPU seconds, for the judge when it closes the worker
-    here, there = socket.socketpair()
+def start_worker_thread(server_end, request):
+    """Start a thread that serves one submission, and return the channel to it."""
+    server_end.sendall(b"0.0")  # CPU seconds, which the grader receives when it closes the worker
+    grader_end, worker_end = socket.socketpair()
 
-    def run():
-        with there, suppress(EOFError, OSError, Left):
-            worker_server.serve_submission(Channel(there))
+    def serve():
+        with worker_end, suppress(EOFError, OSError, ExitCalled):
+            worker_server.serve_submission(Channel(worker_end))
 
-    threading.Thread(target=run).start()
-    return Channel(here)
+    threading.Thread(target=serve).start()
+    return Channel(grader_end)

@@ -1,44 +1,58 @@
-"""Forty honest hand-ins as four learning systems give them out, with a register of each.
+"""Forty honest submissions as four learning management systems (LMS) export them, with a class list each.
 
-Each system hands out ten students' work under its own names and exports its own columns. Two are called Anna
-Smith, one hands in nothing, and each has a habit that costs nobody a point: magics, zip files, strange
-suffixes, encodings, an earlier try. The exercises are a letter and a softmax.
+Each LMS exports the work of ten students under its own file names, and its class list has its own columns. Two
+students are called Anna Smith, and one student submits nothing. The files have features that must cost no
+points: magics, zip files, odd suffixes, encodings, earlier versions. The exercises are a letter and a softmax.
 """
 
 import io
 import json
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 NAMES = (
     "Anna Smith", "Anna Smith", "Zoë Núñez", "Ben Ode", "Li Wei", "Maria da Silva", "Olaf O'Neill",
     "Jean-Luc Petit", "Ada Lovelace", "Ben Odell",
 )  # fmt: skip
-MISSING = "Emmy Noether"
+MISSING_STUDENT = "Emmy Noether"
+FIRST_NUMBER = 1001
+LATE_NUMBER = 1004
 SOFTMAX = "def softmax_forward(s):\n    e = np.exp(s - s.max(-1, keepdims=True))\n    return e / e.sum(-1, keepdims=True)\n"
 CODE = f"import numpy as np\norder_bag = 'b'\n{SOFTMAX}"
-MAGIC = "x = np.ones((3, 3))\n%timeit -n 10 softmax_forward(x)\n%time y = softmax_forward(x)\n!pip install numpy\n?np.exp"
-COPIED = {"env/hw1.py": CODE, ".ipynb_checkpoints/hw1.py": "1 / 0", "__MACOSX/._hw1.py": "\0"}
-SYSTEMS = {  # the place of a work, the register's columns, a line of it, its encoding
-    "canvas": (
+MAGICS = "x = np.ones((3, 3))\n%timeit -n 10 softmax_forward(x)\n%time y = softmax_forward(x)\n!pip install numpy\n?np.exp"
+ZIP_MEMBERS = {"env/hw1.py": CODE, ".ipynb_checkpoints/hw1.py": "1 / 0", "__MACOSX/._hw1.py": "\0"}
+
+
+class System(NamedTuple):
+    """The form in which an LMS exports files and class lists."""
+
+    path: str  # of a submission
+    header: str  # of the class list
+    line: str  # of the class list
+    encoding: str
+
+
+SYSTEMS = {
+    "canvas": System(
         "{plain}_{late}{i}_77{i}_{file}",
         'Student,ID,SIS User ID,SIS Login ID,Section,HW 1 (4711)\n    Points Possible,,,,,2\n"Student, Test",9999,,,A,',
         '"{last}, {first}",{i},S{i},{plain}{i}@x.org,A,',
         "utf-8-sig",
     ),
-    "moodle": (
+    "moodle": System(
         "{name}_{i}_assignsubmission_file_/{file}",
         "Identifier;Full name;ID number;Email address;Status;Grade;Maximum Grade",
         "Participant {i};{name};M{i};{i}@x.org;;;2",
         "utf-8-sig",
     ),
-    "blackboard": (
+    "blackboard": System(
         "HW 1_u{i}_attempt_2026-03-0{day}-10-00-00_{file}",
         "Last Name\tFirst Name\tUsername\tStudent ID\tLast Access\tAvailability",
         "{last}\t{first}\tu{i}\tB{i}\t\tYes",
         "utf-16",
     ),
-    "gradescope": (
+    "gradescope": System(
         "submission_55{i}/{file}",
         "Name,SID,Email,Total Score,Max Points,Submission ID,Lateness (H:M:S)",
         "{name},G{i},{i}@x.org,,2,55{i},{clock}",
@@ -47,49 +61,63 @@ SYSTEMS = {  # the place of a work, the register's columns, a line of it, its en
 }
 
 
-def notebook(*cells):
+def make_notebook(*cells):
+    """Return the bytes of a notebook with these code cells."""
     return json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells]}).encode()
 
 
-def zipped(**members):
+def make_zip(members):
+    """Return the bytes of a zip file; `members` has the content of each name."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as archive:
-        for name, text in members.items():
-            archive.writestr(name, text)
+        for name, content in members.items():
+            archive.writestr(name, content)
     return data.getvalue()
 
 
-def works():
-    """(file name, bytes) of each of NAMES: all are right."""
-    split = ("import numpy as np", f"{MAGIC.splitlines()[1]}\norder_bag = 'b'", SOFTMAX + MAGIC)
+def make_files():
+    """Return (file name, bytes) of each student in NAMES. All answers are correct."""
+    cells = ("import numpy as np", f"{MAGICS.splitlines()[1]}\norder_bag = 'b'", SOFTMAX + MAGICS)
     return [
         ("hw1.py", CODE.encode()),
-        ("hw1.ipynb", notebook(*split)),
+        ("hw1.ipynb", make_notebook(*cells)),
         ("hw1 (1).py.txt", CODE.encode()),
-        ("hw1.ipynb.json", notebook("%%time\n%matplotlib inline\nimport numpy as np", CODE)),
-        ("answers.zip", zipped(**COPIED)),
+        ("hw1.ipynb.json", make_notebook("%%time\n%matplotlib inline\nimport numpy as np", CODE)),
+        ("answers.zip", make_zip(ZIP_MEMBERS)),
         ("HW1.PY", ("# é\n" + CODE).encode("utf-16")),
-        ("hw1.ipynb", notebook("def f(x): return x\n%timeit -n 10 f(x)\nf?\nimport numpy as np", CODE)),
+        ("hw1.ipynb", make_notebook("def f(x): return x\n%timeit -n 10 f(x)\nf?\nimport numpy as np", CODE)),
         ("hw1.py", f"student = 'somebody else, see 10{len(NAMES)}'\n{CODE}".encode()),
         ("hw1.py", ("# coding: latin-1\n# Zoë\n" + CODE).encode("latin-1")),
-        ("hw1.ipynb", notebook("!ls \\\n -la\nfiles = !ls\nimport numpy as np", CODE, "%%bash\nexit 1")),
+        ("hw1.ipynb", make_notebook("!ls \\\n -la\nfiles = !ls\nimport numpy as np", CODE, "%%bash\nexit 1")),
     ]
 
 
-def person(i, name):
-    """What the systems say of one student; number 1004 is late."""
+def describe_student(number, name):
+    """Return the parts of paths and class lists for one student. One student is late."""
     first, _, last = name.rpartition(" ")
-    plain = f"{last}{first}".lower().replace(" ", "").replace("'", "")
-    late, day, clock = ("LATE_", 2, "23:59:61") if i == 1004 else ("", 1, "00:00:00")
-    return locals()
+    is_late = number == LATE_NUMBER
+    return {
+        "i": number,
+        "name": name,
+        "first": first,
+        "last": last,
+        "plain": f"{last}{first}".lower().replace(" ", "").replace("'", ""),
+        "late": "LATE_" if is_late else "",
+        "day": 2 if is_late else 1,
+        "clock": "23:59:61" if is_late else "00:00:00",
+    }
 
 
-def write(system, top):
-    """The class and its register; returns both paths."""
-    place, head, line, encoding = SYSTEMS[system]
-    people = [person(i, name) for i, name in enumerate([*NAMES, MISSING], 1001)]
-    files = {place.format(file=file, **one): data for one, (file, data) in zip(people, works(), strict=False)}
-    downloaded, register = Path(top, f"{system}.zip"), Path(top, f"{system}.csv")
-    downloaded.write_bytes(zipped(**files))
-    register.write_bytes("\n".join([head, *(line.format(**one) for one in people)]).encode(encoding))
-    return downloaded, register
+def write_class(system_name, folder):
+    """Write the class and its class list, and return both paths."""
+    system = SYSTEMS[system_name]
+    students = [describe_student(i, name) for i, name in enumerate([*NAMES, MISSING_STUDENT], FIRST_NUMBER)]
+    files = {}
+    for student, (file_name, data) in zip(students, make_files(), strict=False):
+        files[system.path.format(file=file_name, **student)] = data
+    class_path = Path(folder, f"{system_name}.zip")
+    class_path.write_bytes(make_zip(files))
+    list_path = Path(folder, f"{system_name}.csv")
+    lines = [system.header, *(system.line.format(**student) for student in students)]
+    list_path.write_bytes("\n".join(lines).encode(system.encoding))
+    return class_path, list_path

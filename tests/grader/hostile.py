@@ -1,6 +1,6 @@
-"""A folder of hostile, broken and odd submissions, each with what must come out of it.
+"""A folder of hostile, broken and odd submissions, each with the results that it may have.
 
-Most are read from hostile.txt, which says how; here are those that text cannot hold.
+Most of them are in hostile.txt, which explains its format. This module has those that are no plain text.
 """
 
 import json
@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
-from honest import notebook
+from honest import make_notebook
 
 IDS = ("order.bag", "pe.table", "softmax.forward")
 START = 'import numpy as np\norder_bag = "b"\n\ndef pe_table(n, d_model):\n'
@@ -25,44 +25,62 @@ def softmax_forward(scores):
 """
 
 
-def with_table(body):
-    return START + textwrap.indent(body, "    ") + SOFTMAX
+def make_file(table_body):
+    """Return a file with a correct letter, a correct softmax, and this body of `pe_table`."""
+    return START + textwrap.indent(table_body, "    ") + SOFTMAX
 
 
-RIGHT, ZEROS = with_table(RIGHT_TABLE), with_table("return np.zeros((n, d_model))")
+RIGHT = make_file(RIGHT_TABLE)
+ZEROS = make_file("return np.zeros((n, d_model))")
 ROOT = str(Path(__file__).resolve().parents[2])
 BLOCK = re.compile(r"^=== (\S+) (before|after|table|whole)(.*)\n((?:(?!===|# ---).*\n)*)", re.MULTILINE)
-WRONG, NONE = {"known_mistake", "ambiguous", "unrecognised", "error"}, {"not answered", "not read"}
-STATUSES = {"pass": {"pass", "pass_variant"}, "wrong": WRONG, "none": NONE}
-STATUSES |= {"not_right": WRONG | NONE, "any": WRONG | NONE | {"pass"}}
+
+WRONG = {"known_mistake", "ambiguous", "unrecognised", "error"}
+NO_ANSWER = {"not answered", "not read"}
+STATUSES = {  # the statuses of a row that a word in hostile.txt allows
+    "pass": {"pass", "pass_variant"},
+    "wrong": WRONG,
+    "none": NO_ANSWER,
+    "not_right": WRONG | NO_ANSWER,
+    "any": WRONG | NO_ANSWER | {"pass"},
+}
+USUAL = {"bag": "pass", "table": "wrong", "softmax": "pass"}
 LOST = ("none", "none", "none")  # the file cannot be read to its end
 
 
 class Case(NamedTuple):
-    """A file and what comes out: for each exercise which of STATUSES."""
+    """A file, and for each exercise the key of STATUSES that its row must have."""
 
     text: str | bytes
-    allowed: tuple[str, ...] = ("pass", "wrong", "pass")
+    allowed: tuple[str, ...] = tuple(USUAL.values())
     flags: frozenset[str] = frozenset()
 
 
-def cases():
-    """Every case by the name of its file."""
-    named = {}
-    for name, place, words, code in BLOCK.findall(Path(__file__).with_suffix(".txt").read_text("utf-8")):
-        code = code.rstrip("\n")
-        makers = {"before": f"{code}\n{ZEROS}", "after": f"{ZEROS}\n{code}", "table": with_table(code)}
-        said = dict(word.split("=") for word in words.split() if "=" in word)
+def read_cases():
+    """Return every case by the name of its file."""
+    cases = {}
+    for name, position, words, code in BLOCK.findall(Path(__file__).with_suffix(".txt").read_text("utf-8")):
+        file_name = name if "." in name else f"{name}.py"
+        exceptions = dict(word.split("=") for word in words.split() if "=" in word)
         flags = frozenset(word for word in words.split() if "=" not in word)
-        usual = {"bag": "pass", "table": "wrong", "softmax": "pass"}
-        text = makers.get(place) or code.replace("{zeros}", ZEROS).replace("{softmax}", SOFTMAX)
-        allowed = LOST if "lost" in flags else tuple((usual | said).values())
-        named[name if "." in name else f"{name}.py"] = Case(text, allowed, flags)
-    return named | FILES
+        allowed = LOST if "lost" in flags else tuple((USUAL | exceptions).values())
+        cases[file_name] = Case(place_code(position, code.rstrip("\n")), allowed, flags)
+    return cases | FILES
 
 
-V3 = json.dumps({"nbformat": 3, "worksheets": [{"cells": [{"cell_type": "code", "input": [ZEROS]}]}]})
-MAGIC = [
+def place_code(position, code):
+    """Return the file that has the code in this position."""
+    if position == "before":
+        return f"{code}\n{ZEROS}"
+    if position == "after":
+        return f"{ZEROS}\n{code}"
+    if position == "table":
+        return make_file(code)
+    return code.replace("{zeros}", ZEROS).replace("{softmax}", SOFTMAX)
+
+
+VERSION_3 = json.dumps({"nbformat": 3, "worksheets": [{"cells": [{"cell_type": "code", "input": [ZEROS]}]}]})
+MAGIC_CELLS = [
     "%matplotlib inline\n!ls\nimport numpy as np",
     "%%time\norder_bag = 'b'",
     "?np.sin\nnp.cos?\nfiles = !ls\n!ls \\\n  -la",
@@ -70,11 +88,11 @@ MAGIC = [
     "%%bash\nexit 1",
     "%time x = 1",
 ]
-NAMES = (
+ODD_NAMES = (
     "numpy.py", "json.py", "sitecustomize.py", "npformer.py", "UPPER.PY", "with space & quote'.py", "-rf.py",
     "=1+1.py", "%s{}.py", "two\nlines.py", "sub/numpy.py",
 )  # fmt: skip
-FILES = {name: Case(ZEROS) for name in NAMES} | {
+FILES = {name: Case(ZEROS) for name in ODD_NAMES} | {
     "bom.py": Case(b"\xef\xbb\xbf" + ZEROS.encode()),
     "utf16.py": Case(("# é\n" + ZEROS).encode("utf-16")),
     "utf16_no_mark.py": Case(ZEROS.encode("utf-16-le"), LOST),
@@ -88,19 +106,19 @@ FILES = {name: Case(ZEROS) for name in NAMES} | {
     "nested.py": Case("x = " + "(" * 5000 + "\n", LOST),
     "minus.py": Case("x = " + "-" * 100_000 + "1\n" + ZEROS, LOST),
     "deep.ipynb": Case("[" * 100_000, LOST),
-    "magic.ipynb": Case(notebook(*MAGIC)),
-    "bad_cell.ipynb": Case(notebook("import numpy as np", "def f(:", "1 / 0", ZEROS)),
-    "version3.ipynb": Case(V3, LOST),
-    "utf16.ipynb": Case(notebook("# é", ZEROS).decode().encode("utf-16")),
-    "UPPER.IPYNB": Case(notebook(ZEROS)),
-    "exits.ipynb": Case(notebook("import sys; sys.exit()", ZEROS)),
+    "magic.ipynb": Case(make_notebook(*MAGIC_CELLS)),
+    "bad_cell.ipynb": Case(make_notebook("import numpy as np", "def f(:", "1 / 0", ZEROS)),
+    "version3.ipynb": Case(VERSION_3, LOST),
+    "utf16.ipynb": Case(make_notebook("# é", ZEROS).decode().encode("utf-16")),
+    "UPPER.IPYNB": Case(make_notebook(ZEROS)),
+    "exits.ipynb": Case(make_notebook("import sys; sys.exit()", ZEROS)),
     "plots.py": Case("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n" + ZEROS),
 }
-FEW = ("numpy.py", "two\nlines.py", "bad_cell.ipynb", "too_large_a_file.py")  # of these
+FEW_FILES = ("numpy.py", "two\nlines.py", "bad_cell.ipynb", "too_large_a_file.py")  # in the short run
 
 
-def encoded(text, **places):
-    """The bytes of a file, with the places that it is to try."""
+def encode(text, **places):
+    """Return the bytes of a file; `places` are the paths and ports that the file tries to reach."""
     if isinstance(text, bytes):
         return text
     for key, value in places.items():
@@ -108,14 +126,17 @@ def encoded(text, **places):
     return text.encode("utf-8", "surrogatepass")
 
 
-def write(folder, *, out, port=9, good=0, few=False):
-    """Write the files, or a few of each kind, and some good ones: {name: Case}."""
-    expected = {n: case for n, case in cases().items() if not few or n in FEW or "few" in case.flags}
-    for name, case in expected.items():
+def write_class(folder, *, out, port=9, correct_files=0, few=False):
+    """Write all files, or a few of each kind, and some correct ones. Returns the case of each name."""
+    cases = read_cases()
+    if few:
+        cases = {name: case for name, case in cases.items() if name in FEW_FILES or "few" in case.flags}
+    for name, case in cases.items():
         path = Path(folder, name)
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(encoded(case.text, root=ROOT, folder=str(folder), out=str(out), port=port))
-    for i in range(good):
-        Path(folder, f"good_{i:03}.py").write_text(f"student = 'Student {i}'\n{RIGHT}", encoding="utf-8")
-        expected[f"good_{i:03}.py"] = Case("", ("pass",) * 3)
-    return expected
+        path.write_bytes(encode(case.text, root=ROOT, folder=str(folder), out=str(out), port=port))
+    for i in range(correct_files):
+        name = f"good_{i:03}.py"
+        Path(folder, name).write_text(f"student = 'Student {i}'\n{RIGHT}", encoding="utf-8")
+        cases[name] = Case("", ("pass",) * 3)
+    return cases

@@ -1,4 +1,4 @@
-"""What a teacher gets of an honest class: who handed in what, points, tables, a page, feedback."""
+"""Tests of everything that a teacher gets about a class: owners, points, tables, the page, feedback."""
 
 import csv
 import html.parser
@@ -7,80 +7,70 @@ import os
 import re
 import time
 from contextlib import redirect_stderr, redirect_stdout
-from functools import partial
 from pathlib import Path
 
 import honest
 import pytest
+from class_files import format_options, make_submission, read_table, write_text
 
 from npformer import cli
 from npformer.exercises import list_exercises
 from npformer.exercises.assignment_file import assignment_of, read_assignment
-from npformer.grader import points as marks
-from npformer.grader import report_page as page
-from npformer.grader import similarity as alike
-from npformer.grader import supervisor as run
-from npformer.grader.class_list import Student, Whose, read_register, whose
+from npformer.grader import points, report_page, similarity, supervisor
+from npformer.grader.class_list import Owners, Student, find_owners, read_class_list
 from npformer.grader.grading_process import Row
-from npformer.grader.submissions import HandIn
+from npformer.grader.submissions import MAX_BYTES
 
+# --- forty submissions of four systems -------------------------------------------------------------
 
-def table(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def file(name, data=b"", at=0.0):
-    return HandIn(name, partial(io.BytesIO, data), at, name)
-
-
-def write(path, text):
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def given(**options):
-    """Options of the command, as they are typed."""
-    return [f"--{name}={value}" for name, value in options.items()]
-
-
-# --- forty hand-ins of four systems ---------------------------------------------------------------
-
-DUE = {"blackboard": "2026-03-01T12:00:00"}  # by the name; by no file's own time
-NUMBER = {"canvas": r"_(\d{4})_77", "moodle": r"_(\d{4})_assign", "blackboard": r"_u(\d{4})_", "gradescope": r"_55(\d{4})/"}  # fmt: skip
-LATE = {"canvas": {"1004": "1"}, "moodle": {}, "blackboard": {"1004": "1"}, "gradescope": {"1004": "2"}}
+DUE = {"blackboard": "2026-03-01T12:00:00"}  # Blackboard writes the submission time into the file name
+NEVER = "2100-01-01T00:00:00"
+NUMBER = {  # the student's number in a path
+    "canvas": r"_(\d{4})_77",
+    "moodle": r"_(\d{4})_assign",
+    "blackboard": r"_u(\d{4})_",
+    "gradescope": r"_55(\d{4})/",
+}
+DAYS_LATE = {"canvas": {"1004": "1"}, "moodle": {}, "blackboard": {"1004": "1"}, "gradescope": {"1004": "2"}}
 
 
 @pytest.mark.parametrize("system", honest.SYSTEMS)
-def test_an_honest_class_has_all_its_points_and_everybody_has_their_own(system, tmp_path, capsys, kept):
-    folder, register = honest.write(system, tmp_path)
-    out, grades, back = tmp_path / "out.csv", tmp_path / "grades.csv", tmp_path / "back"
-    points = "[points]\norder.bag = 1\nsoftmax.forward = 1"
-    hw = write(tmp_path / "hw.toml", f"due = {DUE.get(system, '2100-01-01T00:00:00')}\n{points}")
-    options = given(csv=out, assignment=hw, grades=grades, register=register, feedback=back)
-    assert cli.main(["grade", str(folder), *options]) == 0
-    said, rows, answers = capsys.readouterr().out, table(grades), table(out)
-    assert [row["points"] for row in rows] == ["2"] * 10 + ["0"] and all(row["name"] for row in rows)
-    assert {row["id"][-4:]: row["days late"] for row in rows if row["days late"] != "0"} == LATE[system]
-    assert len({row["id"] for row in rows}) == 11 and {row["of"] for row in rows} == {"2"}
-    for row in rows[:10]:
+def test_grade_honest_class_gets_all_points(system, tmp_path, capsys, cached_grading):
+    class_path, list_path = honest.write_class(system, tmp_path)
+    answers_path, grades_path, feedback = tmp_path / "out.csv", tmp_path / "grades.csv", tmp_path / "back"
+    point_table = "[points]\norder.bag = 1\nsoftmax.forward = 1"
+    assignment = write_text(tmp_path / "hw.toml", f"due = {DUE.get(system, NEVER)}\n{point_table}")
+    options = format_options(
+        csv=answers_path, assignment=assignment, grades=grades_path, register=list_path, feedback=feedback
+    )
+    assert cli.main(["grade", str(class_path), *options]) == 0
+
+    grades = read_table(grades_path)
+    assert [row["points"] for row in grades] == ["2"] * 10 + ["0"] and all(row["name"] for row in grades)
+    days_late = {row["id"][-4:]: row["days late"] for row in grades if row["days late"] != "0"}
+    assert days_late == DAYS_LATE[system]
+    assert len({row["id"] for row in grades}) == 11 and {row["of"] for row in grades} == {"2"}
+    for row in grades[:10]:
         assert re.search(NUMBER[system], row["file"])[1] == row["id"][-4:]
-    assert "Missing: " in said and "Noether" in said and "To decide" not in said
-    passed_over = [row["evidence"] for row in answers if not row["exercise"]]
-    assert passed_over == ["Not graded: a copy by Jupyter."] and len(os.listdir(back)) == 10
+
+    summary = capsys.readouterr().out
+    assert "Missing: " in summary and "Noether" in summary and "To decide" not in summary
+    answers = read_table(answers_path)
+    skipped = [row["evidence"] for row in answers if not row["exercise"]]
+    assert skipped == ["Not graded: a copy by Jupyter."] and len(os.listdir(feedback)) == 10
     assert all(row["status"] == "pass" and row["student"] for row in answers if row["exercise"])
 
 
-# --- the register ---------------------------------------------------------------------------------
+# --- the class list --------------------------------------------------------------------------------
 
-NAMESAKES = """Name,Number,Mail
+CLASS_LIST = """Name,Number,Mail
 Anna Smith,17,anna@x.org
 Anna Smith,1002,smith@x.org
 Ben,1003,ben@x.org
 "Ode, Ben",1004,ode@x.org
 Eva Maria de la Cruz,1005,eva@x.org; eva@y.org; e@x.org; e@y.org
 """
-OWNERS = {  # a file: what it says of itself, whose it is, and what a person has to decide
+OWNERS = {  # a file: the student that it claims, its owner, and what the teacher has to decide
     "a.py": ("Anna Smith", None, "fits Anna Smith (1002) and Anna Smith (17)"),
     "b.py": ("smith@x.org", "1002", None),
     "c/1003/x.py": ("Ben Ode", "1003", "is Ben (1003)'s by its place, and says it is Ode, Ben (1004)'s"),
@@ -95,18 +85,24 @@ OWNERS = {  # a file: what it says of itself, whose it is, and what a person has
 }
 
 
-def test_a_name_alone_never_decides_between_two(tmp_path):
-    register = read_register(write(tmp_path / "r.csv", NAMESAKES), "id=Number,email=Mail")
-    found = whose([*map(file, OWNERS)], {name: claim for name, (claim, *_) in OWNERS.items()}, register)
-    of = {name: student.id for name, student in found.of.items()}
-    assert of == {name: owner for name, (_, owner, _) in OWNERS.items() if owner}
-    assert found.doubtful == [f"{name} {why}" for name, (_, _, why) in OWNERS.items() if why]
-    assert found.missing == [] and whose([file("x.py")], {}, None).of["x.py"].name == "x.py"
+def test_find_owners_needs_more_than_a_name(tmp_path):
+    """Two students have the same name, so the name alone does not decide."""
+    students = read_class_list(write_text(tmp_path / "r.csv", CLASS_LIST), "id=Number,email=Mail")
+    claims = {name: claim for name, (claim, _, _) in OWNERS.items()}
+    owners = find_owners([*map(make_submission, OWNERS)], claims, students)
+    ids = {name: student.id for name, student in owners.by_file.items()}
+    assert ids == {name: owner for name, (_, owner, _) in OWNERS.items() if owner}
+    assert owners.undecided == [f"{name} {decision}" for name, (_, _, decision) in OWNERS.items() if decision]
+    assert owners.missing == []
 
 
-# --- points ---------------------------------------------------------------------------------------
+def test_find_owners_without_class_list_uses_names():
+    assert find_owners([make_submission("x.py")], {}, None).by_file["x.py"].name == "x.py"
 
-TOML = """
+
+# --- points ----------------------------------------------------------------------------------------
+
+ASSIGNMENT = """
 title = "Homework 1"
 due = 2026-03-01T12:00:00
 late = {per_day = 0.25, days = 2}
@@ -116,69 +112,92 @@ layer_norm.backward = {dx = 2, dgamma = 1, dbeta = 1}
 """
 
 
-def row(submission, exercise="order.bag", status="pass", evidence="Seen.", agreed=(), student=""):
+def make_row(submission, exercise="order.bag", status="pass", evidence="Seen.", agreed=(), student=""):
     return Row(submission, student, exercise, status, (), agreed, evidence)
 
 
-def test_points_for_parts_and_for_late_work(tmp_path):
-    """Of two tries the last answer counts, or the best; each day begun takes a quarter."""
-    assignment = read_assignment(write(tmp_path / "a.toml", TOML))
-    backward = {"exercise": "layer_norm.backward"}
-    wrong = {"status": "known_mistake", "agreed": ("dgamma", "dbeta")}
-    ada, ben = Student("1", "Ada", ""), Student("2", "Ben", "", late=30.0 * 3600)
+@pytest.fixture
+def homework(tmp_path):
+    """The assignment, and the files, rows and owners of four students.
+
+    Ada has two submissions: a late one with a partly correct answer, and an earlier one with two correct answers.
+    Ben is late by the class list, Cem by the name of the file, and the fourth student has no submission.
+    """
+    assignment = read_assignment(write_text(tmp_path / "a.toml", ASSIGNMENT))
     noon = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
     times = {"late.py": noon + 90_000, "early.py": noon - 9, "ben.py": 0, "x_LATE_3_4_a.py": 0}
+    files = [make_submission(name, time=seconds) for name, seconds in times.items()]
+    backward = "layer_norm.backward"
     rows = [
-        row("early.py"), row("early.py", **backward), row("late.py", status="not answered"),
-        row("late.py", **wrong, **backward), row("ben.py"), row("ben.py", status="error", evidence="No.", **backward),
-        row("x_LATE_3_4_a.py"),
-    ]  # fmt: skip
-    of = dict(zip(times, (ada, ada, ben, Student("3", "Cem", "")), strict=True))
-    owners, files = Whose(of, [], [Student("4", "", "")]), [file(name, at=at) for name, at in times.items()]
-    last = marks.marks(files, rows, owners, assignment)
-    assert [[*mark.points.values()] for mark in last] == [[1, 2 * 0.5], [0.5, 0], [0.75, 0], [0, 0]]
-    assert [mark.days_late for mark in last] == [2, 2, 1, 0] and last[0].files == ["early.py", "late.py"]
-    best = marks.marks(files, rows, owners, assignment._replace(best=True))
+        make_row("early.py"),
+        make_row("early.py", backward),
+        make_row("late.py", status="not answered"),
+        make_row("late.py", backward, status="known_mistake", agreed=("dgamma", "dbeta")),
+        make_row("ben.py"),
+        make_row("ben.py", backward, status="error", evidence="No."),
+        make_row("x_LATE_3_4_a.py"),
+    ]
+    ada, ben = Student("1", "Ada", ""), Student("2", "Ben", "", late=30.0 * 3600)
+    by_file = dict(zip(times, (ada, ada, ben, Student("3", "Cem", "")), strict=True))
+    return files, rows, Owners(by_file, [], [Student("4", "", "")]), assignment
+
+
+def test_compute_class_points_last_answer_counts(homework):
+    """Each day begun after the due date takes a quarter of the points."""
+    last = points.compute_class_points(*homework)
+    assert [[*entry.points.values()] for entry in last] == [[1, 2 * 0.5], [0.5, 0], [0.75, 0], [0, 0]]
+    assert [entry.days_late for entry in last] == [2, 2, 1, 0] and last[0].files == ["early.py", "late.py"]
+
+
+def test_compute_class_points_best_answer_counts(homework):
+    *given, assignment = homework
+    best = points.compute_class_points(*given, assignment._replace(best=True))
     assert [*best[0].points.values()] == [1, 4] and best[0].files == ["early.py"]
-    too_late = marks.marks(files, rows, owners, assignment._replace(days=1))
+
+
+def test_compute_class_points_nothing_after_last_day(homework):
+    *given, assignment = homework
+    too_late = points.compute_class_points(*given, assignment._replace(days=1))
     assert too_late[0].points["layer_norm.backward"] == 0
 
 
-# --- one class, and all that is written about it --------------------------------------------------
+# --- one class with all its output files -----------------------------------------------------------
 
-MINE = (
+MINE_TEMPLATE = (
     "def f{0}(a, b):\n    c = a * {0} + b ** 2{0} - 3\n    return [c // k for k in range({0}) if k % 3{0}]\n"
 )
-OTHER = "while x{0} < {0}:\n    x{0} += y[{0}] @ z - 7{0}\n    print(x{0}, 'a')\n"
-MINE, OTHER = ("".join(text.replace("{0}", str(i)) for i in range(9)) for text in (MINE, OTHER))
-COPY = re.sub(r"\b[abck]\b", lambda m: f"other_{m[0]}", MINE).replace("\n", "  # mine\n")
-PARTLY = """import numpy as np
+OTHER_TEMPLATE = "while x{0} < {0}:\n    x{0} += y[{0}] @ z - 7{0}\n    print(x{0}, 'a')\n"
+MINE = "".join(MINE_TEMPLATE.replace("{0}", str(i)) for i in range(9))
+OTHER = "".join(OTHER_TEMPLATE.replace("{0}", str(i)) for i in range(9))
+COPY = re.sub(r"\b[abck]\b", lambda match: f"other_{match[0]}", MINE).replace("\n", "  # mine\n")
+PARTLY_CORRECT = """import numpy as np
 def layer_norm_backward(dy, x, gamma, beta, eps):
     x_hat = (x - x.mean(-1, keepdims=True)) / (x.var(-1, keepdims=True) + eps) ** 0.5
     return dy, (dy * x_hat).sum((0, 1)), dy.sum((0, 1))
 """
-HANDED_IN = {
-    "smithanna_LATE_4711_99_hw1.py": f"{MINE}{PARTLY}order_bag = 'b'\nundefined",
-    "eve_4712_98_hw1.ipynb": honest.notebook(COPY, f"{PARTLY}order_bag = 'a'").decode(),
+SUBMISSIONS = {
+    "smithanna_LATE_4711_99_hw1.py": f"{MINE}{PARTLY_CORRECT}order_bag = 'b'\nundefined",
+    "eve_4712_98_hw1.ipynb": honest.make_notebook(COPY, f"{PARTLY_CORRECT}order_bag = 'a'").decode(),
     **{f"nobody{i:02}.py": "order_bag = 'a'" for i in range(13)},
     "essay.pdf": "",
 }
-REGISTER = "Student,ID,Email\nAnna Smith,4711,anna@x.org\n=Eve <b>,4712,eve@x.org\nE-my Noether,4713,\n"
-SET = [each.id for each in list_exercises() if each.id.startswith(("order", "pe", "ffn", "norm"))][:26]
-HW = f"""title = "HW <1>"
+STUDENTS = "Student,ID,Email\nAnna Smith,4711,anna@x.org\n=Eve <b>,4712,eve@x.org\nE-my Noether,4713,\n"
+TOPICS = ("order", "pe", "ffn", "norm")
+EXERCISES = [exercise.id for exercise in list_exercises() if exercise.id.startswith(TOPICS)][:26]
+HOMEWORK = f"""title = "HW <1>"
 due = 2100-01-01T00:00:00
 late = {{per_day = 0.25, days = 2}}
 [points]
 layer_norm.backward = {{dx = 4, dgamma = 2, dbeta = 1}}
-{" = 1; ".join([*SET, ""])}""".replace("; ", "\n")
+{"".join(f"{exercise_id} = 1" + chr(10) for exercise_id in EXERCISES)}"""
 ANNA, EVE = "back/Anna Smith (4711).md", "back/_Eve _b_ (4712).md"
-SAID = (  # in which file what stands
-    ("said", "16 files, 17 answers, 1 right.\nTo teach again, and how many students:\n     2  04, section 4."),
-    ("said", "        layer_norm.backward: Which line "),
-    ("said", "\n     1  01, section 1.1, Two sentences, the same three words\n        order.bag: If "),
-    ("said", "To decide: nobody12.py fits nobody on the register.\nMissing: E-my Noether (4713).\n"),
-    ("said", "smithanna_LATE_4711_99_hw1.py: smithanna_LATE_4711_99_hw1.py, line 33: NameError: "),
-    ("said", "\nessay.pdf: Not graded: no .py file and no notebook.\n"),
+EXPECTED_TEXTS = (  # a file, and a text that occurs in it
+    ("stdout", "16 files, 17 answers, 1 right.\nTo teach again, and how many students:\n     2  04, section 4."),
+    ("stdout", "        layer_norm.backward: Which line "),
+    ("stdout", "\n     1  01, section 1.1, Two sentences, the same three words\n        order.bag: If "),
+    ("stdout", "To decide: nobody12.py fits nobody on the register.\nMissing: E-my Noether (4713).\n"),
+    ("stdout", "smithanna_LATE_4711_99_hw1.py: smithanna_LATE_4711_99_hw1.py, line 33: NameError: "),
+    ("stdout", "\nessay.pdf: Not graded: no .py file and no notebook.\n"),
     ("o.csv", "=Eve <b>,layer_norm.backward,unrecognised,,dgamma dbeta,dgamma and dbeta agree. "),
     ("o.csv", "\r\nessay.pdf,,,passed over,,,Not graded: "),
     ("g.csv", "4711,Anna Smith,anna@x.org,3,33,1,smithanna_LATE_4711_99_hw1.py,"),
@@ -202,106 +221,144 @@ SAID = (  # in which file what stands
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory, kept_reports):
-    """Grades the class, with more options, and gives what is printed and written: {place: text}."""
+def grade_class(tmp_path_factory, cached_iter_reports):
+    """A function that grades the class with more options and returns {name: text} of all output files."""
     top = tmp_path_factory.mktemp("class")
     (top / "in").mkdir()
-    for name, text in (HANDED_IN | {"../r.csv": REGISTER, "../hw.toml": HW}).items():
-        write(top / "in" / name, text)
-    names = {"csv": "o.csv", "grades": "g.csv", "html": "p.html", "feedback": "back"}
+    for name, text in SUBMISSIONS.items():
+        write_text(top / "in" / name, text)
+    class_list = write_text(top / "r.csv", STUDENTS)
+    write_text(top / "hw.toml", HOMEWORK)
+    output_names = {"csv": "o.csv", "grades": "g.csv", "html": "p.html", "feedback": "back"}
 
-    def grade(to, *more, **there):
-        (top / to).mkdir()
-        for name, text in there.items():
-            write(top / to / name, text)
-        options = given(**{name: top / to / at for name, at in names.items()}, register=top / "r.csv")
-        out, err = io.StringIO(), io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.setattr(run, "iter_reports", kept_reports)
-            patch.chdir(top / to)
-            assert cli.main(["grade", "../in", "--assignment=../hw.toml", *options, *more]) == 0
-        files = [path for path in (top / to).rglob("*") if path.is_file()]
-        texts = {path.relative_to(top / to).as_posix(): path.read_bytes().decode() for path in files}
-        return texts | {"said": out.getvalue(), "told": err.getvalue()}
+    def grade(folder_name, *more_options, **existing_files):
+        folder = top / folder_name
+        folder.mkdir()
+        for name, text in existing_files.items():
+            write_text(folder / name, text)
+        output_paths = {option: folder / name for option, name in output_names.items()}
+        options = format_options(**output_paths, register=class_list)
+        stdout, stderr = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(stdout), redirect_stderr(stderr):
+            patch.setattr(supervisor, "iter_reports", cached_iter_reports)
+            patch.chdir(folder)
+            assert cli.main(["grade", "../in", "--assignment=../hw.toml", *options, *more_options]) == 0
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        texts = {path.relative_to(folder).as_posix(): path.read_bytes().decode() for path in files}
+        return texts | {"stdout": stdout.getvalue(), "stderr": stderr.getvalue()}
 
     return grade
 
 
-def test_what_is_written_about_a_class(graded):
-    found = graded("open")
-    assert [each for each in SAID if each[1] not in found[each[0]]] == []
-    html.parser.HTMLParser().feed(found["p.html"])
-    assert "Eve <" not in found["p.html"] and "http" not in found["p.html"].replace("http-equiv", "")
-    assert sorted(found) == sorted([ANNA, EVE, "g.csv", "o.csv", "p.html", "said", "told"])
+@pytest.fixture(scope="module")
+def class_texts(grade_class):
+    """The output files of the class."""
+    return grade_class("open")
 
 
-def test_without_names_there_is_only_the_key(graded):
-    """A key that is there, of an earlier homework, is kept to."""
-    there = graded("first", "--anonymous=key.txt")["key.txt"].replace("student-0", "student-7")
-    found = graded("secret", "--anonymous=key.txt", **{"key.txt": there})
-    assert found.pop("key.txt") == there
-    key = {line["id"]: line["anonymous"] for line in csv.DictReader(there.splitlines())}
+def test_grade_writes_about_a_class(class_texts):
+    missing = [(name, text) for name, text in EXPECTED_TEXTS if text not in class_texts[name]]
+    assert missing == []
+
+
+def test_grade_writes_the_requested_files(class_texts):
+    expected = [ANNA, EVE, "g.csv", "o.csv", "p.html", "stdout", "stderr"]
+    assert sorted(class_texts) == sorted(expected)
+
+
+def test_format_class_page_escapes_names(class_texts):
+    page = class_texts["p.html"]
+    html.parser.HTMLParser().feed(page)
+    assert "Eve <" not in page and "http" not in page.replace("http-equiv", "")
+
+
+def test_grade_anonymous_names_only_in_key(grade_class):
+    """The key of an earlier homework exists, and its numbers stay."""
+    old_key = grade_class("first", "--anonymous=key.txt")["key.txt"].replace("student-0", "student-7")
+    texts = grade_class("secret", "--anonymous=key.txt", **{"key.txt": old_key})
+    assert texts.pop("key.txt") == old_key
+    key = {line["id"]: line["anonymous"] for line in csv.DictReader(old_key.splitlines())}
     assert sorted(key.values()) == ["student-701", "student-702", "student-703"]
-    assert not re.search(r"smith|anna|eve\b|471\d|nobody\d|noether", str(found), re.IGNORECASE)
-    assert f"{key['4712']},,,3,33,0,file-002.ipynb," in found["g.csv"]
-    assert f"{key['4711']},,,3,33,1,file-016.py," in found["g.csv"], (
-        "the names of files are read before they go"
-    )
-    assert f"file-016.py,{key['4711']},order.bag,pass," in found["o.csv"]
-    assert "To decide: file-003.py.\n" in found["said"] and f"Missing: {key['4713']}." in found["said"]
-    assert f"<p>{key['4712']} and {key['4711']}: 100% of the shorter</p>" in found["p.html"]
-    assert "\n> file-016.py, line 33: NameError: " in found[f"back/{key['4711']}.md"]
-    odd = [file("Eve.PY.txt"), file("Ada.py")._replace(passed_over="a copy by Jupyter")]
-    assert [each.name for each in marks.numbered(odd)] == ["file-001.PY", "file-002"]
+    assert not re.search(r"smith|anna|eve\b|471\d|nobody\d|noether", str(texts), re.IGNORECASE)
+    assert f"{key['4712']},,,3,33,0,file-002.ipynb," in texts["g.csv"]
+    late = "the original name of the file has the word LATE"
+    assert f"{key['4711']},,,3,33,1,file-016.py," in texts["g.csv"], late
+    assert f"file-016.py,{key['4711']},order.bag,pass," in texts["o.csv"]
+    assert "To decide: file-003.py.\n" in texts["stdout"] and f"Missing: {key['4713']}." in texts["stdout"]
+    assert f"<p>{key['4712']} and {key['4711']}: 100% of the shorter</p>" in texts["p.html"]
+    assert "\n> file-016.py, line 33: NameError: " in texts[f"back/{key['4711']}.md"]
 
 
-# --- what no class on disk has -------------------------------------------------------------------
+def test_number_files_keeps_suffixes_of_graded_files():
+    skipped = make_submission("Ada.py")._replace(skip_reason="a copy by Jupyter")
+    files = points.number_files([make_submission("Eve.PY.txt"), skipped])
+    assert [file.name for file in files] == ["file-001.PY", "file-002"]
 
 
-def test_formulas_stay_text():
-    line = marks.table_of(["x"], [["@x", "-1", "+1", "\t=1", "=SUM(A1)", "\r=1", "＝1", "1"]])
-    cells = list(csv.reader(io.StringIO(line, newline="")))[1]
+# --- single functions ------------------------------------------------------------------------------
+
+
+def test_format_csv_quotes_formulas():
+    text = points.format_csv(["x"], [["@x", "-1", "+1", "\t=1", "=SUM(A1)", "\r=1", "＝1", "1"]])
+    cells = list(csv.reader(io.StringIO(text, newline="")))[1]
     assert cells == ["'@x", "'-1", "'+1", "'\t=1", "'=SUM(A1)", "'\r=1", "'＝1", "1"]
 
 
-def test_a_class_of_nobody_has_a_page_and_a_summary():
-    nobody, assignment = Whose({}, [], []), assignment_of(map(str, range(33)))
-    text = page.class_page([], [], nobody, [], assignment)
-    assert "0 of 0 students" in text and "<p>9 more are not shown.</p>" in text
-    assert page.summary([], [], nobody) == "0 files, 0 answers, 0 right."
+def test_report_page_of_an_empty_class():
+    owners, assignment = Owners({}, [], []), assignment_of(map(str, range(33)))
+    page = report_page.format_class_page([], [], owners, [], assignment)
+    assert "0 of 0 students" in page and "<p>9 more are not shown.</p>" in page
+    assert report_page.format_summary([], [], owners) == "0 files, 0 answers, 0 right."
 
 
-def test_feedback_is_one_file_a_student_and_markdown_is_left_alone():
+@pytest.fixture
+def feedback_class():
+    """The points of five students with odd names, and the assignment."""
     names = {"0.py": "A/x", "1.py": "A?x", "2.py": "...", "3.py": "", "a.py": "a_x"}
-    owners = Whose({file_name: Student("", name, "") for file_name, name in names.items()}, [], [])
+    owners = Owners({file_name: Student("", name, "") for file_name, name in names.items()}, [], [])
     assignment = assignment_of(["order.bag", "pe.table"])
-    odd = row("a.py", "pe.table", "error", "It stopped with “<b>” *y*.")
-    given = marks.marks([*map(file, names)], [odd, *map(row, names)], owners, assignment)
-    sent = page.places_of([*given, given[0]._replace(rows=[])], Path("f"))
-    assert [path.name for path in sent] == ["A_x.md", "A_x~2.md", "_.md", "_~2.md", "a_x~3.md"]
-    text = page.feedback(given[-1]._replace(days_late=2), assignment)
+    rows = [make_row("a.py", "pe.table", "error", "It stopped with “<b>” *y*."), *map(make_row, names)]
+    files = [make_submission(name) for name in names]
+    return points.compute_class_points(files, rows, owners, assignment), assignment
+
+
+def test_choose_feedback_paths_one_per_student(feedback_class):
+    class_points, _ = feedback_class
+    without_rows = class_points[0]._replace(rows=[])
+    paths = report_page.choose_feedback_paths([*class_points, without_rows], Path("f"))
+    assert [path.name for path in paths] == ["A_x.md", "A_x~2.md", "_.md", "_~2.md", "a_x~3.md"]
+
+
+def test_format_feedback_escapes_markdown(feedback_class):
+    class_points, assignment = feedback_class
+    text = report_page.format_feedback(class_points[-1]._replace(days_late=2), assignment)
     assert text.startswith("# The class: a\\_x\n\n1 of 2 points; 2 days late.")
-    assert (
-        "It stopped with “\\<b\\>” \\*y\\*." in text and "pe.table: Not checked to the end (0 points)" in text
-    )
+    assert "It stopped with “\\<b\\>” \\*y\\*." in text
+    assert "pe.table: Not checked to the end (0 points)" in text
 
 
-def test_hand_ins_that_are_alike_are_found_under_other_names():
-    """A copy with other names and comments is found, the common notebook is not, npformer's source is."""
-    handed_in = [(f"s{i}", "a.py", honest.SOFTMAX.encode()) for i in range(9)] + [
+def test_find_similar_ignores_names_and_comments():
+    """A copy is found, and so is a copy of npformer's source. The code that everyone has does not count."""
+    source = (Path(supervisor.__file__).parents[1] / "attention.py").read_bytes()
+    twenty_runs = f"x = {[*range(70, 84)]}".encode()
+    nineteen_runs = f"x = +{[*range(50, 63)]}".encode()
+    submissions = [(f"s{i}", "a.py", honest.SOFTMAX.encode()) for i in range(9)] + [
         ("ada", "a.py", (honest.SOFTMAX + MINE).encode()),
-        ("ben", "b.ipynb", honest.notebook(honest.SOFTMAX, COPY)),
-        ("cem", "a.py", (Path(run.__file__).parents[1] / "attention.py").read_bytes()),
+        ("ben", "b.ipynb", honest.make_notebook(honest.SOFTMAX, COPY)),
+        ("cem", "a.py", source),
         ("dot", "a.py", OTHER.encode()),
         ("eve", "a.ipynb", b"no"),
         ("fin", "a.py", b"x = '''"),
-        *((who, "a.py", f"x = {[*range(70, 84)]}".encode()) for who in ("gus", "hal")),  # 20 runs in common
-        *((who, "a.py", f"x = +{[*range(50, 63)]}".encode()) for who in ("ida", "jon")),  # 19
+        ("gus", "a.py", twenty_runs),
+        ("hal", "a.py", twenty_runs),
+        ("ida", "a.py", nineteen_runs),
+        ("jon", "a.py", nineteen_runs),
     ]
-    found = alike.alike((who, file(name, data)) for who, name, data in handed_in)
-    assert {frozenset(pair[1:]) for pair in found} == {
-        frozenset(("ada", "ben")),
-        frozenset((alike.OURS, "cem")),
-        frozenset(("gus", "hal")),
-    }
-    assert all(pair[0] > 0.9 for pair in found)
+    pairs = similarity.find_similar((owner, make_submission(name, data)) for owner, name, data in submissions)
+    expected = {("ada", "ben"), (similarity.PACKAGE, "cem"), ("gus", "hal")}
+    assert {frozenset(pair[1:]) for pair in pairs} == {*map(frozenset, expected)}
+    assert all(share > 0.9 for share, _, _ in pairs)
+
+
+def test_read_runs_of_a_file_that_is_too_large():
+    assert similarity._read_runs(make_submission("a.py", b"#" * (MAX_BYTES + 1))) == set()

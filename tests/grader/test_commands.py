@@ -1,23 +1,20 @@
-"""The commands check, grade and assignment: what they say, and what they refuse before any work is done."""
+"""Tests of the commands check, grade and assignment: their output, and the options that they reject."""
 
 import json
 import os
 
 import numpy as np
 import pytest
+from class_files import write_text
 
 from npformer import cli
 from npformer.exercises import check, list_exercises, show
-from npformer.grader import supervisor as run
+from npformer.grader import supervisor
 
-
-def write(path, text):
-    path.write_text(text, encoding="utf-8")
-    return path
-
+# --- check -----------------------------------------------------------------------------------------
 
 WRONG = "import numpy as np\nstudent = 'Ada'\norder_bag = 'b'\ndef pe_table(n, d):\n    return np.zeros((n, d))\n1 / 0"
-CHECKS = (  # a file, the options, the exit code, and what is said
+CHECKS = (  # a file, the options, the exit code, and a part of the output
     (WRONG, [], 1, "Not read to the end. ada.py, line 6: ZeroDivisionError: division by zero.\n"),
     (WRONG, [], 1, "order.bag: Correct\n  Every check agrees.\n\n"),
     (WRONG, [], 1, "pe.table: Not yet"),
@@ -34,32 +31,45 @@ CHECKS = (  # a file, the options, the exit code, and what is said
 )  # fmt: skip
 
 
-def test_the_exit_code_and_the_text_say_whether_all_is_right(tmp_path, capsys, kept):
-    for text, options, code, said in CHECKS:
-        assert cli.main(["check", str(write(tmp_path / "ada.py", text)), *options]) == code, text
-        assert said in capsys.readouterr().out, text
+@pytest.mark.parametrize(("text", "options", "code", "expected"), CHECKS)
+def test_check_exit_code_and_output(text, options, code, expected, tmp_path, capsys, cached_grading):
+    path = write_text(tmp_path / "ada.py", text)
+    assert cli.main(["check", str(path), *options]) == code
+    assert expected in capsys.readouterr().out
 
 
-def test_gradescope_gets_its_file_whatever_was_handed_in(tmp_path, capsys, kept):
-    folder, out = tmp_path / "submission", tmp_path / "results.json"
+@pytest.fixture
+def gradescope_command(tmp_path):
+    """The command that Gradescope runs on a folder with one file."""
+    folder = tmp_path / "submission"
     folder.mkdir()
-    write(folder / "whatever name.py", "order_bag = 'b'")
-    command = ["check", str(folder), "--gradescope", str(out), "--exercises=order.bag,pe.even"]
-    assert cli.main(command) == 1
-    found = json.loads(out.read_text())
-    assert found["score"] == 1 and [test["status"] for test in found["tests"]] == ["passed", "failed"]
-    assert found["tests"][0] == {
+    write_text(folder / "whatever name.py", "order_bag = 'b'")
+    results_path = tmp_path / "results.json"
+    return ["check", str(folder), "--gradescope", str(results_path), "--exercises=order.bag,pe.even"]
+
+
+def test_check_writes_results_for_gradescope(gradescope_command, tmp_path, cached_grading):
+    assert cli.main(gradescope_command) == 1
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["score"] == 1 and [test["status"] for test in results["tests"]] == ["passed", "failed"]
+    assert results["tests"][0] == {
         "name": "order.bag", "score": 1.0, "max_score": 1.0, "status": "passed",
         "output": "Correct\nEvery check agrees.", "output_format": "text", "visibility": "visible",
     }  # fmt: skip
-    write(folder / "second.py", "")
-    assert cli.main(command) == 2 and "holds 2 files to check; expected one" in capsys.readouterr().err
-    found = json.loads(out.read_text())
-    assert (found["score"], found["tests"]) == (0, []) and "holds 2 files" in found["output"]
 
+
+def test_check_reports_errors_to_gradescope(gradescope_command, tmp_path, capsys, cached_grading):
+    write_text(tmp_path / "submission" / "second.py", "")
+    assert cli.main(gradescope_command) == 2
+    assert "holds 2 files to check; expected one" in capsys.readouterr().err
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert (results["score"], results["tests"]) == (0, []) and "holds 2 files" in results["output"]
+
+
+# --- rejected options ------------------------------------------------------------------------------
 
 GRADE = "grade {} --csv={}/o.csv"
-REFUSED = (
+REJECTED = (  # a command, and a part of the message; {} is the folder
     ("grade {}/none --csv={}/o.csv", "there is no file or folder '{}/none'"),
     ("grade {}/empty --csv={}/o.csv", "no .py or .ipynb file in '{}/empty'"),
     ("grade {} --csv={}/none/o.csv", "there is no folder '{}/none'"),
@@ -92,22 +102,13 @@ REFUSED = (
     ("exam --seed=x --lessons=99 --out={}/exam", "there is no lesson '99'; expected some of 01, 02, 03"),
     ("exam --seed=a --minutes=30 --out={}/exam", "30 minutes; expected one of 20, 45, 90"),
 )
-NO_SENSE = (
+LATE_VALUES = ("hours = 1", "per_day = [1]", "per_day = 'x'", "per_day = 1.5", "per_day = -1", "days = nan")
+REJECTED_ASSIGNMENTS = (  # the text of the file, and a part of the message
     ("points = 3", "expected title, due = 2026-03-01T23:59:00, late = {per_day, days}, count"),
     ("[points]", "and a table [points]"),
     ("[points]\npe = {}", "and a table [points]"),
     ("colour = 1\n[points]\npe.table = 1", "got colour = 1"),
-    *(
-        (f"late = {{{late}}}\n[points]\npe.table = 1", f"; got late.{late}")
-        for late in (
-            "hours = 1",
-            "per_day = [1]",
-            "per_day = 'x'",
-            "per_day = 1.5",
-            "per_day = -1",
-            "days = nan",
-        )
-    ),
+    *((f"late = {{{late}}}\n[points]\npe.table = 1", f"; got late.{late}") for late in LATE_VALUES),
     ("late = {per_day = true}\n[points]\npe.table = 1", "; got late.per_day = True"),
     ("numbers = true\n[points]\npe.table = 1", "; got numbers = True"),
     ('count = "first"\n[points]\npe.table = 1', 'count = "last" or "best"'),
@@ -121,50 +122,74 @@ NO_SENSE = (
 )
 
 
-def test_what_cannot_be_done_is_said_in_one_line_and_before_grading(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(run, "grade", lambda *given, **options: pytest.fail("graded"))
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a submission, a journal and a class list. Nothing in it may be graded or overwritten."""
+    monkeypatch.setattr(supervisor, "grade_class", lambda *given, **options: pytest.fail("graded"))
     (tmp_path / "empty").mkdir()
-    write(tmp_path / "a.py", ""), write(tmp_path / "begun.csv.journal", "hours of work")
-    write(tmp_path / "r.csv", "Nom;Note\nx;1\n")
-    senseless = [(f"{GRADE} --assignment={{}}/hw.toml", message) for _, message in NO_SENSE]
-    for i, (typed, message) in enumerate([*senseless, *REFUSED]):
-        write(tmp_path / "hw.toml", NO_SENSE[i % len(NO_SENSE)][0])
-        assert cli.main([word.replace("{}", str(tmp_path)) for word in typed.split()]) == 2, typed
-        assert message.replace("{}", str(tmp_path)) in capsys.readouterr().err, typed
-    assert (tmp_path / "begun.csv.journal").read_text() == "hours of work"
+    write_text(tmp_path / "a.py", "")
+    write_text(tmp_path / "r.csv", "Nom;Note\nx;1\n")
+    journal = write_text(tmp_path / "begun.csv.journal", "hours of work")
+    yield tmp_path
+    assert journal.read_text() == "hours of work"
     assert not (tmp_path / "o.csv").exists() and not (tmp_path / "exam").exists()
 
 
-def test_a_system_without_fork_is_told_what_to_use(tmp_path, capsys, monkeypatch):
+def run_rejected(command, folder, capsys):
+    """Run a command in the folder and return its error message."""
+    assert cli.main([word.replace("{}", str(folder)) for word in command.split()]) == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "message"), REJECTED)
+def test_commands_reject_options_before_any_work(command, message, folder, capsys):
+    assert message.replace("{}", str(folder)) in run_rejected(command, folder, capsys)
+
+
+@pytest.mark.parametrize(("text", "message"), REJECTED_ASSIGNMENTS)
+def test_grade_rejects_assignment_files_before_grading(text, message, folder, capsys):
+    write_text(folder / "hw.toml", text)
+    assert message in run_rejected(f"{GRADE} --assignment={{}}/hw.toml", folder, capsys)
+
+
+def test_check_without_fork_reports_alternatives(tmp_path, capsys, monkeypatch):
     monkeypatch.delattr(os, "fork")
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert cli.main(["check", str(write(tmp_path / "a.py", ""))]) == 2
+    assert cli.main(["check", str(write_text(tmp_path / "a.py", ""))]) == 2
     assert "use WSL or a container, or check(...) in a notebook" in capsys.readouterr().err
 
 
-# --- assignments ----------------------------------------------------------------------------------
+# --- assignment ------------------------------------------------------------------------------------
+
+
+def write_assignment(folder, form):
+    """Write the notebook of two exercises, and return its path."""
+    out = folder / "hw.ipynb"
+    options = ["--exercises=pe.table,order.bag", f"--out={out}", f"--format={form}", "--points=1.5"]
+    assert cli.main(["assignment", *options]) == 0
+    return out
 
 
 @pytest.mark.parametrize("form", ["nbgrader", "otter"])
-def test_an_assignment_is_a_notebook_without_answers(form, tmp_path, capsys):
-    out = tmp_path / "hw.ipynb"
-    options = ["--exercises=pe.table,order.bag", f"--out={out}", f"--format={form}", "--points=1.5"]
-    assert cli.main(["assignment", *options]) == 0
+def test_assignment_is_a_notebook_without_answers(form, tmp_path):
+    out = write_assignment(tmp_path, form)
     nbformat = pytest.importorskip("nbformat")
     nbformat.validate(nbformat.read(out, 4))
     text = out.read_text(encoding="utf-8")
-    assert (
-        'check(\\"pe.table\\", pe_table).raise_if_wrong()' in text
-        and "1.5" in text
-        and "order_bag = None" in text
-    )
+    assert 'check(\\"pe.table\\", pe_table).raise_if_wrong()' in text
+    assert "1.5" in text and "order_bag = None" in text
     assert (tmp_path / "environment.yml").exists() is (form == "otter")
-    cells = ["".join(cell["source"]) for cell in json.loads(text)["cells"]]
-    (named,) = (cell for cell in cells if "under the name" in cell)
-    last = show("order.bag").rstrip(".").splitlines()[-1]
-    assert named.endswith(f"\n\n{last} under the name `order_bag`.")
-    (test, *_) = (source for source in cells if "raise_if_wrong()" in source and "pe_table" in source)
+
+
+@pytest.mark.parametrize("form", ["nbgrader", "otter"])
+def test_assignment_cells_name_and_test_answers(form, tmp_path):
+    notebook = json.loads(write_assignment(tmp_path, form).read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"]]
+    (named_cell,) = (cell for cell in cells if "under the name" in cell)
+    last_line = show("order.bag").rstrip(".").splitlines()[-1]
+    assert named_cell.endswith(f"\n\n{last_line} under the name `order_bag`.")
+    test_cells = [cell for cell in cells if "raise_if_wrong()" in cell and "pe_table" in cell]
     names = {"check": check, "pe_table": lambda n, d: np.zeros((n, d))}
-    with pytest.raises(AssertionError, match="Not yet"):  # the card is what the tool shows
-        exec(test, names)
+    with pytest.raises(AssertionError, match="Not yet"):  # the tools show this text to the student
+        exec(test_cells[0], names)
         names["test_pe_table"](names["pe_table"])

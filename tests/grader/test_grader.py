@@ -1,4 +1,4 @@
-"""The whole grader against a class that means harm, against Ctrl+C, and with judges that end."""
+"""Tests of the whole grader: a hostile class, the sandbox, interruptions, and processes that end."""
 
 import csv
 import os
@@ -20,32 +20,68 @@ import pytest
 
 from npformer import cli
 from npformer.exercises.assignment_file import assignment_of
-from npformer.grader import grading_process as judge
-from npformer.grader import report_page as page
-from npformer.grader import supervisor as run
-from npformer.grader.grading_process import Judge, Limits
-from npformer.grader.points import answers_table
-from npformer.grader.submissions import hand_ins
-from npformer.grader.supervisor import Journal, grade
+from npformer.grader import grading_process, report_page, supervisor
+from npformer.grader.grading_process import Limits, SubmissionGrader
+from npformer.grader.points import format_answers_table
+from npformer.grader.submissions import find_submissions
+from npformer.grader.supervisor import Journal, grade_class
 
-ONLY = f"--exercises={','.join(hostile.IDS)}"
-UNSHARES = shutil.which("unshare") and not subprocess.run(["unshare", "-Urmnipf", "true"]).returncode
-PROC = pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks at /proc")
+EXERCISES_OPTION = f"--exercises={','.join(hostile.IDS)}"
+HAS_UNSHARE = shutil.which("unshare") and not subprocess.run(["unshare", "-Urmnipf", "true"]).returncode
+NEEDS_PROC = pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks at /proc")
 
 
-def rows_of(path):
+def read_rows(path):
+    """Return the rows of a table by submission and exercise."""
     with path.open(newline="", encoding="utf-8") as file:
         return {(row["submission"].lstrip("'"), row["exercise"]): row for row in csv.DictReader(file)}
 
 
-def snapshot(folder):
-    """What lies in a folder, links not followed."""
+def list_files(folder):
+    """Return the paths and sizes in a folder, without following links."""
     return sorted((path.relative_to(folder).as_posix(), path.lstat().st_size) for path in folder.rglob("*"))
 
 
-# --- a class that means harm ------------------------------------------------------------------------
+# --- processes of a run ----------------------------------------------------------------------------
 
-SAID = {  # what stands in a cell
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The temporary directory of a run. Its path is in the environment of all processes of the run."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return tmp_path / "temporary"
+
+
+def list_processes(temporary):
+    """Return the ids of the run's processes, without this one. Other tests may grade at the same time."""
+    environments = Path("/proc").glob("[0-9]*/environ")
+    found = [path.parent.name for path in environments if is_of_run(path, temporary)]
+    return [process_id for process_id in found if process_id != str(os.getpid())]
+
+
+def is_of_run(environment_path, temporary):
+    """Return whether a process has the run's directory in its environment."""
+    try:
+        return b"NPFORMER_RUN=" + os.fsencode(temporary) in environment_path.read_bytes()
+    except OSError:
+        return False
+
+
+def wait_for_processes(temporary):
+    """Wait until all processes of the run have ended."""
+    for _ in range(200):
+        process_ids = list_processes(temporary)
+        if not process_ids:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"still running: {process_ids}")
+
+
+# --- a hostile class -------------------------------------------------------------------------------
+
+EXPECTED_CELLS = {  # (file, column): a text in the cell
     ("surrogate_name.py", "student"): "A\\udcff\\x00 B",
     ("formula_name.py", "student"): "'=HYPERLINK(1)",
     ("long_name.py", "student"): "x" * 100,
@@ -53,82 +89,69 @@ SAID = {  # what stands in a cell
     ("odd_error.py", "evidence"): "“\\udcff",
     ("exit_in_table.py", "evidence"): "It ended the program.",
 }
+FORMULA_STARTS = tuple("=+-@\t\r")
 
 
-@pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_grade_hostile_class_changes_no_other_result(few, tmp_path, temporary, monkeypatch):
-    """Hostile, broken and odd files beside good ones: a few by one worker, or all by two."""
-    folder, out = tmp_path / "class", tmp_path / "out.csv"
-    folder.mkdir()
-    listener = socket.create_server(("127.0.0.1", 0))
-    expected = hostile.write(folder, out=out, port=listener.getsockname()[1], good=3 if few else 50, few=few)
-    if has_no_sandbox():  # these harm the test itself: see the page on what holds where
-        for name in [name for name, case in expected.items() if "alone" in case.flags]:
+def find_missing_protections():
+    """Return the protections that this system does not offer."""
+    with tempfile.TemporaryDirectory() as home, SubmissionGrader(home, Limits()) as grader:
+        return grader.missing_protections
+
+
+def write_hostile_class(folder, out, port, few):
+    """Write the class and return its cases, without files that this system cannot grade safely."""
+    cases = hostile.write_class(folder, out=out, port=port, correct_files=3 if few else 50, few=few)
+    if find_missing_protections():  # these files would harm the test itself
+        for name in [name for name, case in cases.items() if "alone" in case.flags]:
             (folder / name).unlink()
-            del expected[name]
+            del cases[name]
     if find_spec("matplotlib") is None:
-        expected.pop("plots.py", None)
-    before = snapshot(folder)
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("SECRET_TOKEN", "a token of the teacher's")
-    more = [f"--html={tmp_path}/page.html", f"--grades={tmp_path}/grades.csv", f"--feedback={tmp_path}/back"]
-    given = ["grade", ".", f"--csv={out}", ONLY, "--seconds=1", f"--workers={1 if few else 2}", *more]
-    assert cli.main(given) == 0
-    listener.close()
-    assert snapshot(folder) == before and not os.listdir(temporary)
-    names = ["back", "class", "grades.csv", "out.csv", "page.html", "temporary"]
-    assert sorted(os.listdir(tmp_path)) == names and len(os.listdir(tmp_path / "back")) > 20
-    assert running(temporary) == []
+        cases.pop("plots.py", None)
+    return cases
 
-    rows = rows_of(out)
-    assert len(rows) == 3 * len(expected) and len(expected) > 20
-    for name, case in expected.items():
+
+def check_rows(rows, cases):
+    """Check the statuses of all rows, and that no cell is a formula or has control characters."""
+    assert len(rows) == 3 * len(cases) and len(cases) > 20
+    for name, case in cases.items():
         for exercise_id, allowed in zip(hostile.IDS, case.allowed, strict=True):
             row = rows[name.replace("\n", "\\n").lstrip("'"), exercise_id]
             assert row["status"] in hostile.STATUSES[allowed], (name, row)
     for row in rows.values():
         for cell in row.values():
-            assert (not cell.startswith(tuple("=+-@\t\r")) and cell.isprintable()) or "\n" in cell, cell
-    for (name, column), text in SAID.items():
+            is_plain = not cell.startswith(FORMULA_STARTS) and cell.isprintable()
+            assert is_plain or "\n" in cell, cell
+    for (name, column), text in EXPECTED_CELLS.items():
         assert text in rows[name, "pe.table"][column], name
     assert len(rows["long_name.py", "pe.table"]["student"]) == 100
 
 
-def has_no_sandbox():
-    with tempfile.TemporaryDirectory() as home, Judge(home, Limits()) as judge:
-        return judge.missing
+@pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["few", "all"])
+def test_grade_hostile_class_changes_no_other_result(few, tmp_path, temporary, monkeypatch):
+    """Grade hostile, broken, odd and correct files: a few with one process, or all with two."""
+    folder, out = tmp_path / "class", tmp_path / "out.csv"
+    folder.mkdir()
+    listener = socket.create_server(("127.0.0.1", 0))
+    cases = write_hostile_class(folder, out, listener.getsockname()[1], few)
+    before = list_files(folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("SECRET_TOKEN", "a token of the teacher's")
+    outputs = [
+        f"--html={tmp_path}/page.html",
+        f"--grades={tmp_path}/grades.csv",
+        f"--feedback={tmp_path}/back",
+    ]
+    options = [f"--csv={out}", EXERCISES_OPTION, "--seconds=1", f"--workers={1 if few else 2}", *outputs]
+    assert cli.main(["grade", ".", *options]) == 0
+    listener.close()
+    assert list_files(folder) == before and not os.listdir(temporary)
+    names = ["back", "class", "grades.csv", "out.csv", "page.html", "temporary"]
+    assert sorted(os.listdir(tmp_path)) == names and len(os.listdir(tmp_path / "back")) > 20
+    assert list_processes(temporary) == []
+    check_rows(read_rows(out), cases)
 
 
-@pytest.fixture
-def temporary(tmp_path, monkeypatch):
-    """Where a run has its own folders: what belongs to it carries this name."""
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    return tmp_path / "temporary"
-
-
-def running(temporary):
-    """The processes of the run that has its folders there; others may grade at the same time."""
-    here = [path.parent.name for path in Path("/proc").glob("[0-9]*/environ") if in_environ(path, temporary)]
-    return [pid for pid in here if pid != str(os.getpid())]
-
-
-def in_environ(path, temporary):
-    try:
-        return b"NPFORMER_RUN=" + os.fsencode(temporary) in path.read_bytes()
-    except OSError:
-        return False
-
-
-def wait_for_nothing(temporary):
-    """What belonged to the run ends with it."""
-    for _ in range(200):
-        if not (left := running(temporary)):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"still running: {left}")
-
+# --- the sandbox -----------------------------------------------------------------------------------
 
 LOOKS_AROUND = """
 import os
@@ -140,38 +163,62 @@ def softmax_forward(s):
 
 
 def test_sandbox_shows_only_python_and_drops_privileges(tmp_path):
-    """The submission itself asks the kernel what it can see of this machine."""
+    """The submission itself asks the kernel what it can see of this computer."""
     secret = tmp_path / "secret"
     secret.write_text("x")
-    paths = [str(secret), cli.__file__, run.__file__, "/etc/shadow", os.path.expanduser("~/.ssh")]
-    paths += [pytest.__file__]  # in site-packages, which is needed: so is npformer if it is installed
+    paths = [str(secret), cli.__file__, supervisor.__file__, "/etc/shadow", os.path.expanduser("~/.ssh")]
+    # pytest is in site-packages, which submissions need. An installed npformer is there too.
+    paths.append(pytest.__file__)
     text = LOOKS_AROUND.format(paths=paths, uid=os.getuid())
-    with Judge(str(tmp_path), Limits(hidden=str(Path(pytest.__file__).parent))) as judge:
-        if judge.missing:
-            assert not UNSHARES, "what util-linux's program may do, we may"
+    with SubmissionGrader(str(tmp_path), Limits(hidden=str(Path(pytest.__file__).parent))) as grader:
+        if grader.missing_protections:
+            assert not HAS_UNSHARE, "the program `unshare` works here, so the sandbox must work too"
             pytest.skip("this system has no sandbox")
-        evidence = judge.grade("a.py", text.encode(), ["softmax.forward"])[0].evidence
-    same = os.getuid() != 0
-    assert f"“([],{{'0000000000000000'}},{same},True,True," in evidence, evidence
+        evidence = grader.grade("a.py", text.encode(), ["softmax.forward"])[0].evidence
+    is_same_user = os.getuid() != 0
+    assert f"“([],{{'0000000000000000'}},{is_same_user},True,True," in evidence, evidence
 
 
-def test_grade_limits_memory_and_processes(tmp_path):
-    """A process that would stop whoever polls it, and one that hides its memory in children."""
-    stops = "import os, signal\nfor p in range(1, 99999):\n    try: os.kill(p, signal.SIGSTOP) if p != os.getpid() else 0\n"
-    stops += "    except OSError: pass\n" + hostile.cases()["allclose.py"].text
-    grows = "def softmax_forward(s): return bytearray(900 * 2**20)\n"
-    forks = "import os\ndef softmax_forward(s):\n    while True: os.fork() or os.pause()\n"
-    draws = "import random\nimport numpy as np\nraise ValueError(str((random.random(), np.random.rand())))"
-    with Judge(str(tmp_path), Limits(seconds=2, megabytes=800)) as judge:
-        first, again = (judge.grade("a.py", draws.encode(), ["softmax.forward"]) for _ in range(2))
-        assert first == again and "ValueError: (0." in first[0].evidence
-        said = [judge.grade("a.py", text.encode(), ["softmax.forward"]) for text in (grows, forks)]
-        if not judge.missing:
-            assert judge.grade("a.py", stops.encode(), ["order.bag"])[0].status == "pass"
-        stopped = judge.grade("b.py", b"raise KeyError('x')\norder_bag = 'b'", ["order.bag"])[0]
-    assert stopped.status == "not read" and "KeyError" in stopped.evidence
-    assert "MemoryError" in said[0][0].evidence
-    assert said[1][0].status == "error"
+ALLOCATES = "def softmax_forward(s): return bytearray(900 * 2**20)\n"
+FORKS = "import os\ndef softmax_forward(s):\n    while True: os.fork() or os.pause()\n"
+DRAWS = "import random\nimport numpy as np\nraise ValueError(str((random.random(), np.random.rand())))"
+STOPS_OTHERS = """import os, signal
+for p in range(1, 99999):
+    try: os.kill(p, signal.SIGSTOP) if p != os.getpid() else 0
+    except OSError: pass
+"""
+
+
+@pytest.fixture(scope="module")
+def small_grader(tmp_path_factory):
+    """A submission grader with small limits."""
+    home = tmp_path_factory.mktemp("small")
+    with SubmissionGrader(str(home), Limits(seconds=2, megabytes=800)) as grader:
+        yield grader
+
+
+def test_grade_unseeded_numbers_are_the_same(small_grader):
+    first, second = (small_grader.grade("a.py", DRAWS.encode(), ["softmax.forward"]) for _ in range(2))
+    assert first == second and "ValueError: (0." in first[0].evidence
+
+
+def test_grade_limits_memory(small_grader):
+    (row,) = small_grader.grade("a.py", ALLOCATES.encode(), ["softmax.forward"])
+    assert "MemoryError" in row.evidence
+
+
+def test_grade_limits_processes(small_grader):
+    (row,) = small_grader.grade("a.py", FORKS.encode(), ["softmax.forward"])
+    assert row.status == "error"
+
+
+def test_grade_file_cannot_stop_other_processes(small_grader):
+    """The file tries to stop its watchdog. The next file is graded as usual."""
+    if not small_grader.missing_protections:
+        text = STOPS_OTHERS + hostile.read_cases()["allclose.py"].text
+        assert small_grader.grade("a.py", text.encode(), ["order.bag"])[0].status == "pass"
+    (row,) = small_grader.grade("b.py", b"raise KeyError('x')\norder_bag = 'b'", ["order.bag"])
+    assert row.status == "not read" and "KeyError" in row.evidence
 
 
 SLEEPS = """
@@ -185,10 +232,10 @@ def softmax_forward(s):
 
 
 def test_grade_ends_a_function_that_sleeps(tmp_path):
-    """The limit by the clock, here 1 second, ends it; the CPU limit would never be reached."""
+    """The wall limit, here 1 second, ends the function. It would never reach the CPU limit."""
     started = time.monotonic()
-    with Judge(str(tmp_path), Limits(seconds=7, wall=1)) as judge:
-        bag, softmax = judge.grade("a.py", SLEEPS.encode(), ["order.bag", "softmax.forward"])
+    with SubmissionGrader(str(tmp_path), Limits(seconds=7, wall=1)) as grader:
+        bag, softmax = grader.grade("a.py", SLEEPS.encode(), ["order.bag", "softmax.forward"])
     assert bag.status == "pass" and softmax.status == "error"
     assert softmax.evidence == "It was still running after 7 seconds."
     assert time.monotonic() - started < 20
@@ -197,177 +244,216 @@ def test_grade_ends_a_function_that_sleeps(tmp_path):
 # --- a system without a sandbox --------------------------------------------------------------------
 
 NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "
+HARMLESS = """daemon setsid shell_stays ours_by_import ours_on_the_path ours_without_hook ours_by_process deep_folder
+memory exit_in_table files_of_its_own""".split()
 
-LEFT = """daemon setsid shell_stays ours_by_import ours_on_the_path ours_without_hook ours_by_process deep_folder memory
-exit_in_table files_of_its_own""".split()
 
-
-@pytest.mark.skipif(not UNSHARES, reason="needs unshare of util-linux")
+@pytest.mark.skipif(not HAS_UNSHARE, reason="needs unshare of util-linux")
 def test_grade_without_sandbox_reports_it_and_ends_processes(tmp_path, temporary):
-    """There is no fork bomb among the files: without a sandbox, the processes of root are not counted."""
+    """No file starts processes without end: the system does not limit the processes of root."""
     folder, out = tmp_path / "class", tmp_path / "out.csv"
     folder.mkdir()
-    root = str(Path(__file__).resolve().parents[2])
-    for name in LEFT:
-        (folder / f"{name}.py").write_text(hostile.cases()[f"{name}.py"].text.replace("{root!r}", repr(root)))
-    given = [str(folder), f"--csv={out}", ONLY, "--seconds=2", "--wall=15", "--workers=1"]
+    cases = hostile.read_cases()
+    for name in HARMLESS:
+        text = cases[f"{name}.py"].text.replace("{root!r}", repr(hostile.ROOT))
+        (folder / f"{name}.py").write_text(text)
+    options = [f"--csv={out}", EXERCISES_OPTION, "--seconds=2", "--wall=15", "--workers=1"]
     shell = ["unshare", "-Ur", "sh", "-c", NO_NAMESPACES + '"$@"', "sh"]
-    command = [*shell, sys.executable, "-m", "npformer", "grade", *given]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    assert "This system did not close for them: files, network, processes." in done.stdout
-    tables = {name: row for (name, exercise), row in rows_of(out).items() if exercise == "pe.table"}
-    assert {row["status"] for row in tables.values()} <= hostile.STATUSES["wrong"]
-    assert tables["exit_in_table.py"]["evidence"] == "It ended the program."
-    wait_for_nothing(temporary)
+    command = [*shell, sys.executable, "-m", "npformer", "grade", str(folder), *options]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert result.returncode == 0, result.stderr
+    assert "This system did not close for them: files, network, processes." in result.stdout
+    rows = {name: row for (name, exercise_id), row in read_rows(out).items() if exercise_id == "pe.table"}
+    assert {row["status"] for row in rows.values()} <= hostile.STATUSES["wrong"]
+    assert rows["exit_in_table.py"]["evidence"] == "It ended the program."
+    wait_for_processes(temporary)
 
 
-# --- interrupted ------------------------------------------------------------------------------------
-
+# --- interruptions ---------------------------------------------------------------------------------
 
 SIGNALS = [(signal.SIGKILL, 1)]
-SIGNALS += [
-    pytest.param(n, 2, marks=pytest.mark.slow) for n in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
-]
+for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
+    SIGNALS.append(pytest.param(number, 2, marks=pytest.mark.slow))
+# Without `if __name__ == "__main__"`: a grading process must not run this program again.
+PROGRAM = "import sys\nfrom npformer import cli\nsys.exit(cli.main())"
 
 
-@PROC
-@pytest.mark.parametrize(("number", "workers"), SIGNALS)
-def test_grade_resumes_to_the_same_table(number, workers, tmp_path, temporary, kept):
-    folder, out, whole = (tmp_path / name for name in ("class", "out.csv", "whole.csv"))
+def write_twelve_files(folder):
+    """Write twelve files. The later ones take longer, so that the run is interrupted before its end."""
     folder.mkdir()
     for i in range(12):
         text = hostile.RIGHT if i % 3 else hostile.ZEROS
-        pause = 0.05 if i < 6 else 0.3  # who interrupts after three is in time, on a busy machine too
-        (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({pause})\n{text}")
-    given = ["grade", str(folder), f"--csv={out}", ONLY, f"--workers={workers}"]
-    program = tmp_path / "program.py"  # it has no `if __name__`, and is not run again in each judge
-    program.write_text("import sys\nfrom npformer import cli\nsys.exit(cli.main())")
-    process = subprocess.Popen(
-        [sys.executable, program, *given], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+        seconds = 0.05 if i < 6 else 0.3
+        (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({seconds})\n{text}")
+
+
+def interrupt_after_three_files(command, temporary, signal_number, is_repeated):
+    """Start a run and send it a signal after three files, maybe twice. Returns the process and its stderr."""
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     process.stderr.readline()
-    assert running(temporary), "the run's processes can be told by their folder"
+    assert list_processes(temporary), "the processes of the run are found by its directory"
     for _ in range(2):
         process.stderr.readline()
-    process.send_signal(number)
-    if workers > 1:  # who is impatient sends another, while it cleans up
+    process.send_signal(signal_number)
+    if is_repeated:  # during the removal of the directory
         time.sleep(0.2)
-        process.send_signal(number)
-    said = process.communicate(timeout=60)[1]
+        process.send_signal(signal_number)
+    return process, process.communicate(timeout=60)[1]
+
+
+@NEEDS_PROC
+@pytest.mark.parametrize(("signal_number", "workers"), SIGNALS)
+def test_grade_resumes_to_the_same_table(signal_number, workers, tmp_path, temporary, cached_grading):
+    folder, out, expected = (tmp_path / name for name in ("class", "out.csv", "expected.csv"))
+    write_twelve_files(folder)
+    arguments = ["grade", str(folder), f"--csv={out}", EXERCISES_OPTION, f"--workers={workers}"]
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    command = [sys.executable, program, *arguments]
+    process, stderr = interrupt_after_three_files(command, temporary, signal_number, is_repeated=workers > 1)
     journal = tmp_path / "out.csv.journal"
     assert 4 <= len(journal.read_text().splitlines()) < 13 and not out.exists()
-    if number != signal.SIGKILL:
+    if signal_number != signal.SIGKILL:
         assert not os.listdir(temporary)
-        assert process.returncode in (128 + number, -number) and "--resume goes on from there" in said
-    wait_for_nothing(temporary)
+        assert process.returncode in (128 + signal_number, -signal_number)
+        assert "--resume goes on from there" in stderr
+    wait_for_processes(temporary)
     with journal.open("a") as file:
-        file.write('{"file": "s11.py", "rep')  # as a full disk would leave it
-    assert cli.main([*given, "--resume"]) == 0
-    rows = grade(hand_ins(folder), [*hostile.IDS], Limits())
-    whole.write_text(answers_table(rows, assignment_of(hostile.IDS)), newline="")
-    assert out.read_bytes() == whole.read_bytes() and not journal.exists()
+        file.write('{"file": "s11.py", "rep')  # a line that a full disk has truncated
+    assert cli.main([*arguments, "--resume"]) == 0
+    rows = grade_class(find_submissions(folder), [*hostile.IDS], Limits())
+    expected.write_text(format_answers_table(rows, assignment_of(hostile.IDS)), newline="")
+    assert out.read_bytes() == expected.read_bytes() and not journal.exists()
 
 
 @pytest.fixture
-def two(tmp_path):
+def two_files(tmp_path):
+    """A folder with two submissions."""
     (tmp_path / "class").mkdir()
     for name in ("a.py", "b.py"):
         (tmp_path / "class" / name).write_text("order_bag = 'b'")
     return tmp_path / "class"
 
 
-def test_journal_begin_rejects_another_run(two, tmp_path, asked):
+def test_journal_begin_skips_unchanged_files(two_files, tmp_path, graded_data):
     out = tmp_path / "out.csv"
-    os.symlink("/etc/passwd", two / "c.py")
-    found = grade(hand_ins(two), ["order.bag"], Limits(), journal=Journal(out))
-    assert [row.status for row in found] == ["pass", "pass", "not read"]
-    (two / "b.py").write_text("order_bag = 'a'")
-    asked.clear()
+    os.symlink("/etc/passwd", two_files / "c.py")
+    rows = grade_class(find_submissions(two_files), ["order.bag"], Limits(), journal=Journal(out))
+    assert [row.status for row in rows] == ["pass", "pass", "not read"]
+    (two_files / "b.py").write_text("order_bag = 'a'")
+    graded_data.clear()
     journal = Journal(out, resume=True)
-    grade(hand_ins(two), ["order.bag"], Limits(hidden="moved"), journal=journal)
-    assert asked == [b"order_bag = 'a'"]
+    grade_class(find_submissions(two_files), ["order.bag"], Limits(hidden="moved"), journal=journal)
+    assert graded_data == [b"order_bag = 'a'"]
     with pytest.raises(ValueError, match="belongs to other exercises"):
-        grade(hand_ins(two), ["pe.table"], Limits(), journal=journal)
+        grade_class(find_submissions(two_files), ["pe.table"], Limits(), journal=journal)
 
 
-def full(*given):
+def fill_disk(*arguments):
     raise OSError(28, "No space left on device", "a.file")
 
 
-def stopped(*given):
+def press_ctrl_c(*arguments):
     raise KeyboardInterrupt
 
 
-def terminated(*given):
+def terminate(*arguments):
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(5)
 
 
-CUT = ((Journal, "add", full, 2), (page, "class_page", full, 2), (Journal, "add", stopped, 130), (Journal, "add", terminated, 143))  # fmt: skip
+INTERRUPTIONS = {  # the object and the name of its function that is replaced, the replacement, the exit code
+    "full disk for the journal": (Journal, "add", fill_disk, 2),
+    "full disk for the page": (report_page, "format_class_page", fill_disk, 2),
+    "Ctrl+C": (Journal, "add", press_ctrl_c, 130),
+    "SIGTERM": (Journal, "add", terminate, 143),
+}
 
 
-@pytest.mark.parametrize(("place", "name", "happens", "code"), CUT)
-def test_grade_interrupted_reports_how_to_resume(place, name, happens, code, two, asked, capsys, monkeypatch):
-    given = ["grade", str(two), "--csv=o.csv", "--html=o.html", "--only=pe.table"]
-    monkeypatch.chdir(two.parent)
-    before = signal.getsignal(signal.SIGTERM)
+@pytest.mark.parametrize(("target", "name", "interrupt", "code"), INTERRUPTIONS.values(), ids=INTERRUPTIONS)
+def test_grade_interrupted_reports_how_to_resume(
+    target, name, interrupt, code, two_files, graded_data, capsys, monkeypatch
+):
+    arguments = ["grade", str(two_files), "--csv=o.csv", "--html=o.html", "--only=pe.table"]
+    monkeypatch.chdir(two_files.parent)
+    old_handler = signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
-        patch.setattr(place, name, happens)
-        assert cli.main(given) == code
-    said = capsys.readouterr().err
-    assert "what is done is in o.csv.journal, and --resume goes on from there\n" in said
-    assert happens is not full or "'a.file' cannot be read or written: No space left on device\n" in said
-    assert signal.getsignal(signal.SIGTERM) == before
-    asked.clear()
-    assert cli.main([*given, "--resume"]) == 0 and len(asked) == 2 * (place is Journal)
+        patch.setattr(target, name, interrupt)
+        assert cli.main(arguments) == code
+    stderr = capsys.readouterr().err
+    assert "what is done is in o.csv.journal, and --resume goes on from there\n" in stderr
+    if interrupt is fill_disk:
+        assert "'a.file' cannot be read or written: No space left on device\n" in stderr
+    assert signal.getsignal(signal.SIGTERM) == old_handler
+    graded_data.clear()
+    assert cli.main([*arguments, "--resume"]) == 0
+    has_empty_journal = target is Journal
+    assert len(graded_data) == (2 if has_empty_journal else 0)
     assert "This system did not close for them: network. Run this in a container." in capsys.readouterr().out
     assert not Path("o.csv.journal").exists() and Path("o.html").exists()
 
 
-# --- grading processes -------------------------------------------------------------------------------
+# --- grading processes -----------------------------------------------------------------------------
 
 
-def test_iter_reports_replaces_a_process_once_per_file(two, monkeypatch):
-    started, start, ends = [], run.GradingProcess, 1
+@pytest.fixture
+def started_processes(monkeypatch):
+    """Kill the first grading processes when they start. Returns a function: it sets their number."""
+    started = []
+    start = supervisor.GradingProcess
 
-    def some_end(*settings):
-        started.append(start(*settings))
-        if len(started) <= ends:
-            started[-1].process.kill()
-        return started[-1]
+    def kill_first(count):
+        started.clear()
 
-    monkeypatch.setattr(run, "GradingProcess", some_end)
-    assert [row.status for row in grade(hand_ins(two), ["order.bag"], Limits(), workers=0)] == [
-        "pass",
-        "pass",
-    ]
-    assert [each.process.exitcode for each in started] == [-signal.SIGKILL, 0]
-    started, ends = [], 2
-    found = grade(hand_ins(two), ["order.bag"], Limits())
-    assert [(row.status, row.evidence) for row in found] == [
-        ("not read", run.LOST),
-        ("pass", "Every check agrees."),
-    ]
+        def start_or_kill(*settings):
+            started.append(start(*settings))
+            if len(started) <= count:
+                started[-1].process.kill()
+            return started[-1]
+
+        monkeypatch.setattr(supervisor, "GradingProcess", start_or_kill)
+        return started
+
+    return kill_first
+
+
+def test_iter_reports_grades_again_if_a_process_ends(two_files, started_processes):
+    started = started_processes(1)
+    rows = grade_class(find_submissions(two_files), ["order.bag"], Limits(), workers=0)
+    assert [row.status for row in rows] == ["pass", "pass"]
+    assert [grading.process.exitcode for grading in started] == [-signal.SIGKILL, 0]
+
+
+def test_iter_reports_gives_up_after_two_processes(two_files, started_processes):
+    started_processes(2)
+    rows = grade_class(find_submissions(two_files), ["order.bag"], Limits())
+    expected = [("not read", supervisor.LOST), ("pass", "Every check agrees.")]
+    assert [(row.status, row.evidence) for row in rows] == expected
+
+
+FILE_MESSAGE = ("a.py", "It cannot be read.", ["order.bag"])
 
 
 def test_run_grading_process_ends_with_its_server(monkeypatch):
-    """A file can end the server if there is no sandbox. It must not be blamed on the next file."""
-    (line, its_line), (ours, theirs) = Pipe(), socket.socketpair()
-    gone = SimpleNamespace(wait=lambda: 0, poll=lambda: -9)
-    monkeypatch.setattr(judge, "_start_server", lambda *given: (gone, ours))
+    """A file can end the server if there is no sandbox. The next file must not be blamed for it."""
+    supervisor_end, process_end = Pipe()
+    grader_end, server_end = socket.socketpair()
+    ended_server = SimpleNamespace(wait=lambda: 0, poll=lambda: -9)
+    monkeypatch.setattr(grading_process, "_start_server", lambda *settings: (ended_server, grader_end))
     monkeypatch.setattr(os, "setsid", lambda: None)
-    line.send(("a.py", "It cannot be read.", ["order.bag"]))
-    with line, its_line, theirs:
-        theirs.sendall(b"[]")
-        judge.run_grading_process(its_line, "", Limits())
-        assert not line.poll()
+    supervisor_end.send(FILE_MESSAGE)
+    with supervisor_end, process_end, server_end:
+        server_end.sendall(b"[]")
+        grading_process.run_grading_process(process_end, "", Limits())
+        assert not supervisor_end.poll()
 
 
 def test_run_grading_process_ends_with_its_connection(tmp_path, monkeypatch):
-    (line, its_line), alone = Pipe(), []
-    monkeypatch.setattr(os, "setsid", lambda: alone.append(True))  # neither Ctrl+C nor Ctrl+Z reaches it
-    line.send(("a.py", "It cannot be read.", ["order.bag"]))
-    threading.Timer(0.5, line.close).start()
-    judge.run_grading_process(its_line, str(tmp_path), Limits())
-    assert alone and running(tmp_path) == []
+    supervisor_end, process_end = Pipe()
+    session_calls = []
+    # The process must start its own session, so that neither Ctrl+C nor Ctrl+Z reaches it.
+    monkeypatch.setattr(os, "setsid", lambda: session_calls.append(True))
+    supervisor_end.send(FILE_MESSAGE)
+    threading.Timer(0.5, supervisor_end.close).start()
+    grading_process.run_grading_process(process_end, str(tmp_path), Limits())
+    assert session_calls and list_processes(tmp_path) == []

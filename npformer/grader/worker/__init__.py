@@ -1,5 +1,7 @@
-"""The student's process: `python -P -m worker`, with the parent directory of this package on PYTHONPATH.
+"""The student's process: it runs as `python -P -m worker`, outside the package npformer.
 
-A submission runs in this process, so the process contains no answers: these modules import each other, the
-standard library and NumPy, and nothing else of npformer. The grading process imports `protocol` from here.
+The parent directory of this package is on PYTHONPATH, so its name here is `worker` and not
+`npformer.grader.worker`. A submission runs in this process and can read all of its memory, so the process
+must not contain the correct answers. Therefore these modules import only each other, the standard library and
+NumPy. The rest of the grader imports `protocol` and `student_module` from here.
 """

@@ -1,8 +1,11 @@
-"""What a worker and the grading process send each other: plain values and arrays of numbers.
+"""The messages between a worker and the grading process: plain values and arrays of numbers.
 
-A frame is a value in JSON. What JSON cannot express is an object with one entry, whose key is NUL and a
-letter; an array is its dtype, its shape and its bytes. The grading process trusts no byte of a frame before
-it has checked it, and reads no more than the limits below.
+A message is sent as a frame: a value in JSON. JSON has no tuples and arrays, for example. Such a value is
+sent as an object with one entry, and the key of this entry is the character NUL and a letter. An array is
+sent as its dtype, its shape and its bytes.
+
+A submission can send any bytes to the grading process. Therefore the grading process checks every frame
+before it uses a value, and reads no more than the limits below. It does not use pickle, which can run code.
 """
 
 import base64
@@ -21,8 +24,8 @@ MAX_BYTES = 2**25
 MAX_ITEMS = 500_000  # brackets and commas: an empty list takes 30 times the memory of its two characters
 MAX_AXES = 12  # of an array: the checker tries every combination of axes
 NUMERIC_DTYPE = re.compile(r"[<>|=][biufc]\d\d?")
-CHUNK = 2**20  # bytes that are read at once
-LENGTH_BYTES = 4  # the length in front of each frame
+CHUNK_BYTES = 2**20  # that are read at once
+LENGTH_BYTES = 4  # of the length in front of each frame
 
 Functions: TypeAlias = list[Callable[..., Any]]
 
@@ -32,7 +35,7 @@ class Forged(ValueError):
 
 
 class Opaque:
-    """Stands for a value that is not a number, text or array: only the name of its type is sent.
+    """Replaces a value that is not a number, text or array: only the name of its type is sent.
 
     >>> Opaque("Graph")
     <a Graph>
@@ -45,14 +48,21 @@ class Opaque:
         return f"<a {self.kind}>"
 
 
-def readable(text: str, most: int = 300) -> str:
+def readable(text: str, max_length: int = 300) -> str:
     """Cut a text and escape its lone surrogates and control characters, so that every codec can write it.
 
     >>> readable("a" + chr(0xDCFF) + chr(0))
     'a\\\\udcff\\\\x00'
     """
-    plain = text[:most].encode("utf-8", "backslashreplace").decode("utf-8")
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in plain)
+    without_surrogates = text[:max_length].encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(map(_escape_control, without_surrogates))
+
+
+def _escape_control(character: str) -> str:
+    """Return a printable character, newline or tab unchanged, and the escape sequence of any other one."""
+    if character.isprintable() or character in "\n\t":
+        return character
+    return ascii(character)[1:-1]  # without the quotes
 
 
 # --- the channel ----------------------------------------------------------------------------------
@@ -61,8 +71,9 @@ def readable(text: str, most: int = 300) -> str:
 class Channel:
     """Sends and receives frames through one end of a pair of sockets.
 
-    `deadline` is a time of `time.monotonic`; TimeoutError is raised if a whole frame takes longer, also if
-    the other side sends or reads a part of it. Without a deadline, the channel waits.
+    `deadline` is a time of `time.monotonic`. TimeoutError is raised if the whole frame is not sent or
+    received by then. Single bytes from the other side do not extend the deadline. Without a deadline, the
+    channel waits.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -70,7 +81,7 @@ class Channel:
 
     def send(self, frame: bytes, deadline: float = math.inf) -> None:
         """Send one frame."""
-        self.socket.settimeout(_remaining(deadline))
+        self.socket.settimeout(_get_remaining(deadline))
         self.socket.sendall(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
 
     def receive(self, deadline: float = math.inf) -> bytes:
@@ -84,8 +95,8 @@ class Channel:
         """Read exactly this many bytes."""
         data = bytearray()
         while len(data) < length:
-            self.socket.settimeout(_remaining(deadline))
-            part = self.socket.recv(min(length - len(data), CHUNK))
+            self.socket.settimeout(_get_remaining(deadline))
+            part = self.socket.recv(min(length - len(data), CHUNK_BYTES))
             if not part:
                 raise EOFError("the other side has closed the channel")
             data += part
@@ -96,7 +107,7 @@ class Channel:
         self.socket.close()
 
 
-def _remaining(deadline: float) -> float | None:
+def _get_remaining(deadline: float) -> float | None:
     """Return the seconds until a deadline, None without one. Raises TimeoutError after it."""
     if deadline == math.inf:
         return None
@@ -118,10 +129,16 @@ def pack(value: Any, functions: Functions | None = None) -> bytes:
     >>> unpack(pack({"y": (1, None, 2.5)}))
     {'y': (1, None, 2.5)}
     """
-    return _check_size(json.dumps(_encode(value, functions), separators=(",", ":")).encode("ascii"))
+    text = json.dumps(_encode(value, functions), separators=(",", ":"))
+    return _check_size(text.encode("ascii"))
 
 
-def unpack(frame: bytes, function_at: Callable[[int], Any] = ().__getitem__) -> Any:
+def _reject_position(position: int) -> Any:
+    """Raise LookupError: a frame contains a function, but the receiver expects none."""
+    raise LookupError(f"function {position}")
+
+
+def unpack(frame: bytes, function_at: Callable[[int], Any] = _reject_position) -> Any:
     """Decode a frame; `function_at` returns the function for a position. Raises Forged for other bytes."""
     try:
         decode = partial(_decode, _DECODERS | {"\0f": function_at})
@@ -132,32 +149,35 @@ def unpack(frame: bytes, function_at: Callable[[int], Any] = ().__getitem__) -> 
 
 def _check_size(frame: bytes) -> bytes:
     """Return the frame. Raises Forged if it exceeds the limits."""
-    if len(frame) > MAX_BYTES or sum(map(frame.count, b"[{,")) > MAX_ITEMS:
+    item_count = frame.count(b"[") + frame.count(b"{") + frame.count(b",")
+    if len(frame) > MAX_BYTES or item_count > MAX_ITEMS:
         raise Forged(f"more than {MAX_BYTES:,} bytes, or {MAX_ITEMS:,} things in lists and arrays")
     return frame
 
 
 def _encode(value: Any, functions: Functions | None) -> Any:
-    """Return the value in the types of JSON."""
+    """Return the value in the types of JSON. A NamedTuple becomes a plain tuple."""
     encode = partial(_encode, functions=functions)
-    if callable(value) and functions is not None:
+    is_function = callable(value)
+    is_plain_dict = type(value) is dict and all(isinstance(key, str) for key in value)
+    if is_function and functions is not None:
         functions.append(value)
         return {"\0f": len(functions) - 1}
-    if isinstance(value, np.ndarray | np.generic) or (hasattr(value, "__array__") and not callable(value)):
+    if isinstance(value, np.ndarray | np.generic) or (hasattr(value, "__array__") and not is_function):
         return _encode_array(value)
     if value is None or isinstance(value, str | int | float):
         return value
-    if isinstance(value, tuple):  # a NamedTuple becomes a plain tuple
-        return {"\0t": [*map(encode, value)]}
+    if isinstance(value, tuple):
+        return {"\0t": list(map(encode, value))}
     if isinstance(value, list | range):
-        return [*map(encode, value)]
-    if type(value) is dict and all(isinstance(key, str) for key in value):
+        return list(map(encode, value))
+    if is_plain_dict:
         return {key: encode(item) for key, item in value.items()}
     if isinstance(value, complex):
         return {"\0c": [value.real, value.imag]}
     if value is ...:
         return {"\0e": 0}
-    if hasattr(value, "__float__") and not callable(value):
+    if hasattr(value, "__float__") and not is_function:
         return float(value)
     return {"\0o": value.kind if isinstance(value, Opaque) else type(value).__name__}
 
@@ -169,31 +189,56 @@ def _encode_array(value: Any) -> Any:
         return {"\0o": type(value).__name__}
     if array.nbytes > MAX_BYTES:
         raise Forged(f"an array of {array.nbytes:,} bytes")
+    key = "\0s" if isinstance(value, np.generic) else "\0a"
     data = base64.b64encode(array.tobytes()).decode("ascii")
-    return {"\0s" if isinstance(value, np.generic) else "\0a": [array.dtype.str, list(array.shape), data]}
+    return {key: [array.dtype.str, list(array.shape), data]}
 
 
 def _decode(decoders: dict[str, Callable[[Any], Any]], entries: dict[str, Any]) -> Any:
-    """Return the value that an object of JSON stands for: a dict unless its first key is in `decoders`."""
-    key = next(iter(entries), "")
-    return decoders[key](entries[key]) if key in decoders else entries
+    """Return the value that an object of JSON encodes: a dict unless its first key is in `decoders`."""
+    keys = list(entries)
+    if keys and keys[0] in decoders:
+        return decoders[keys[0]](entries[keys[0]])
+    return entries
 
 
 def _decode_array(parts: Any) -> Any:
     """Return a writeable array. NumPy rejects a shape that does not fit the number of bytes."""
     dtype, shape, data = parts
-    entries = math.prod(int(n) or 1 for n in shape)  # an empty array's sum over its empty axis is not empty
-    if not NUMERIC_DTYPE.fullmatch(dtype) or len(shape) > MAX_AXES or entries > MAX_BYTES:
+    # An axis of length 0 counts as 1: an empty array of shape (0, 2**31) has a sum over axis 0 of 2**31
+    # entries.
+    entry_count = math.prod(int(n) or 1 for n in shape)
+    if not NUMERIC_DTYPE.fullmatch(dtype) or len(shape) > MAX_AXES or entry_count > MAX_BYTES:
         raise Forged("an array of no numbers, or of too many axes or entries")
     array: Any = np.ndarray(shape, dtype, base64.b64decode(data, validate=True))
     return array.astype(array.dtype.newbyteorder("="))
 
 
+def _decode_scalar(parts: Any) -> Any:
+    """Return a NumPy scalar from an array of shape ()."""
+    return _decode_array(parts)[()]
+
+
+def _decode_complex(parts: Any) -> complex:
+    """Return a complex number from its real and imaginary parts."""
+    return complex(*parts)
+
+
+def _decode_ellipsis(_: Any) -> Any:
+    """Return `...`."""
+    return ...
+
+
+def _decode_opaque(kind: Any) -> Opaque:
+    """Return the replacement of a value of this type."""
+    return Opaque(str(kind))
+
+
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "\0a": _decode_array,
-    "\0s": lambda parts: _decode_array(parts)[()],
+    "\0s": _decode_scalar,
     "\0t": tuple,
-    "\0c": lambda parts: complex(*parts),
-    "\0e": lambda _: ...,
-    "\0o": lambda kind: Opaque(str(kind)),
+    "\0c": _decode_complex,
+    "\0e": _decode_ellipsis,
+    "\0o": _decode_opaque,
 }

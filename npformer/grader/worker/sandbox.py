@@ -1,8 +1,15 @@
-"""The sandbox: limits on one process, and on Linux a root directory in which only Python can be seen.
+"""The sandbox: it protects the teacher's computer and the correct answers against the code of submissions.
 
-Called through libc: namespaces (no network, no view of other processes), a read-only root directory that
-contains Python and the system's libraries, and a user that owns nothing. `works` finds out what the system
-allows.
+The limits on memory, CPU time, files and processes exist on every system with `fork`. On Linux, this module
+also uses namespaces and privileges, through libc. A submission then runs with:
+
+- no network: it can send nothing out and get no help from other computers;
+- no view of other processes: it can neither read their memory nor end them;
+- a read-only root directory with nothing but Python and the system's libraries: it cannot read the teacher's
+  files, and it cannot change any file;
+- if the grader runs as root: a user that owns no file and no other process.
+
+`works` finds out what the system allows.
 """
 
 import ctypes
@@ -14,20 +21,41 @@ from pathlib import Path
 
 MAX_FILE_BYTES = 2**24
 MAX_PROCESSES = 64
+MAX_OPEN_FILES = 256
 SCRATCH = "/scratch"  # the working directory in the sandbox: a file system in memory
-SYSTEM = (
+SYSTEM_PATHS = (  # that Python and its libraries need
     "/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/etc/fonts",
     "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/proc",
 )  # fmt: skip
-NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
-READ_ONLY, NO_SETUID, BIND, RECURSIVE, PRIVATE, DETACH = 1, 2, 0x1000, 0x4000, 0x40000, 2  # of mount
-DUMPABLE, SUBREAPER, NO_NEW_PRIVILEGES = 4, 36, 38  # of prctl
-MOUNT_SETATTR, HERE, ALL_BELOW = 442, -100, 0x8000
+
+# Constants of the Linux kernel: the namespaces of `unshare`.
+CLONE_NEWNS = 0x20000  # mounts
+CLONE_NEWIPC = 0x8000000  # shared memory
+CLONE_NEWUSER = 0x10000000  # users
+CLONE_NEWPID = 0x20000000  # processes
+CLONE_NEWNET = 0x40000000  # the network
+# Flags of `mount` and `umount2`.
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 0x40000
+MNT_DETACH = 2
+# The number of the system call mount_setattr, and its arguments: the current directory, all mounts below.
+SYS_MOUNT_SETATTR = 442
+AT_FDCWD = -100
+AT_RECURSIVE = 0x8000
+# Options of `prctl`, and the version of `capset`.
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+CAPABILITY_VERSION_3 = 0x20080522
 
 
 def call(name: str, *arguments: object) -> int:
     """Call a function of libc. Raises OSError if it fails, AttributeError if the system does not have it."""
-    result = int(getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments))
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = int(getattr(libc, name)(*arguments))
     if result < 0:
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
     return result
@@ -41,44 +69,53 @@ def works(*steps: Callable[[], object]) -> bool:
             for step in steps:
                 step()
             os._exit(0)
-        finally:
+        finally:  # after an error in a step
             os._exit(1)
     return os.waitpid(pid, 0)[1] == 0
 
 
-# --- a root directory of its own ------------------------------------------------------------------
+# --- the root directory ---------------------------------------------------------------------------
 
 
 def enter_sandbox(owner: int, root: str, needed: Sequence[str], hidden: Sequence[str]) -> None:
     """Enter a read-only root directory that contains only the system's libraries and the paths in `needed`.
 
-    `root` is an empty directory. Only this process and its children see the mounts. They have no network, the
-    next child is process 1 in its own namespace, and the user `owner` can write to a directory in memory.
-    Raises OSError if the system does not allow it.
+    A submission in the sandbox cannot read the teacher's files or other submissions. It can change no file of
+    the computer, and it has no network.
+
+    `root` is an empty directory. The mounts exist only for this process and its children. The next child is
+    process 1 of a new process namespace, and every other process in the namespace ends with it. The user
+    `owner` can write into one directory, which is in memory. Raises OSError if the system does not allow
+    this.
     """
     _unshare_namespaces()
-    call("mount", b"none", b"/", None, RECURSIVE | PRIVATE, None)
-    call("mount", b"none", os.fsencode(root), b"tmpfs", NO_SETUID, b"size=1m,mode=755")
+    # No other process sees the mounts below.
+    call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    call("mount", b"none", os.fsencode(root), b"tmpfs", MS_NOSUID, b"size=1m,mode=755")
     bind_mounts(root, needed)
-    cover(root, hidden)
+    cover_directories(root, hidden)
     make_read_only(root)
     os.chdir(root)
     call("pivot_root", b".", b".")
-    call("umount2", b".", DETACH)
+    call("umount2", b".", MNT_DETACH)  # the old root directory, which can no longer be reached
     options = f"size=64m,nr_inodes=4k,mode=700,uid={owner}".encode()
-    call("mount", b"none", SCRATCH.encode(), b"tmpfs", NO_SETUID, options)
+    call("mount", b"none", SCRATCH.encode(), b"tmpfs", MS_NOSUID, options)
     os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "MPLCONFIGDIR", "IPYTHONDIR"), SCRATCH))
     os.chdir(SCRATCH)
 
 
 def _unshare_namespaces() -> None:
-    """Leave the system's namespaces; without root's privileges, by a user namespace if users may have one."""
+    """Leave the system's namespaces for mounts, processes, the network and shared memory.
+
+    Only root may do this directly. Another user first needs a user namespace, if the system allows one.
+    """
     uid, gid = os.geteuid(), os.getegid()
-    namespaces = NEWNS | NEWIPC | NEWPID | NEWNET
+    namespaces = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
     try:
         call("unshare", namespaces)
     except OSError:
-        call("unshare", namespaces | NEWUSER)
+        call("unshare", namespaces | CLONE_NEWUSER)
+        # The kernel accepts `gid_map` only after "deny".
         maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
         for name, text in maps.items():
             Path("/proc/self", name).write_text(text, encoding="ascii")
@@ -86,103 +123,140 @@ def _unshare_namespaces() -> None:
 
 def bind_mounts(root: str, needed: Sequence[str]) -> None:
     """Mount the system's libraries and the needed paths at the same places below `root`."""
-    paths = {place for path in (*SYSTEM, *needed) for place in (path, os.path.realpath(path))}
-    for path in sorted(paths, key=lambda path: (path != os.path.realpath(path), path)):
-        place = root + path
-        is_below_another = os.path.lexists(place)
+    paths = {path for given in (*SYSTEM_PATHS, *needed) for path in (given, os.path.realpath(given))}
+    for path in sorted(paths, key=_get_mount_order):
+        target = root + path
+        is_below_another = os.path.lexists(target)
         if is_below_another or not os.path.lexists(path):
             continue
-        os.makedirs(os.path.dirname(place), exist_ok=True)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
         if os.path.islink(path):
-            os.symlink(os.readlink(path), place)
+            os.symlink(os.readlink(path), target)
             continue
         if os.path.isdir(path):
-            os.mkdir(place)
+            os.mkdir(target)
         else:
-            os.close(os.open(place, os.O_CREAT))
-        call("mount", os.fsencode(path), os.fsencode(place), None, BIND | RECURSIVE, None)
+            os.close(os.open(target, os.O_CREAT))
+        call("mount", os.fsencode(path), os.fsencode(target), None, MS_BIND | MS_REC, None)
     os.makedirs(root + SCRATCH, exist_ok=True)
-    if not os.path.lexists(root + "/tmp"):  # it is there if Python itself is below it
+    if not os.path.lexists(root + "/tmp"):  # it exists if Python itself is below /tmp
         os.symlink(SCRATCH, root + "/tmp")
 
 
-def cover(root: str, hidden: Sequence[str]) -> None:
-    """Mount an empty directory over each of the hidden directories below `root`."""
+def _get_mount_order(path: str) -> tuple[bool, str]:
+    """Return a sorting key: links come last, and a directory comes before what it contains."""
+    is_link_on_the_way = path != os.path.realpath(path)
+    return is_link_on_the_way, path
+
+
+def cover_directories(root: str, hidden: Sequence[str]) -> None:
+    """Mount an empty directory over each of the hidden directories below `root`.
+
+    A hidden directory, such as npformer with the correct answers, can be inside a needed one (site-packages).
+    """
     for path in hidden:
         if os.path.isdir(root + path):
             call("mount", b"none", os.fsencode(root + path), b"tmpfs", 0, b"size=4k,mode=755")
 
 
 def make_read_only(root: str) -> None:
-    """Make `root` and every mount below it read-only."""
-    attributes = (ctypes.c_uint64 * 4)(READ_ONLY | NO_SETUID, 0, 0, 0)
-    arguments = (HERE, os.fsencode(root), ALL_BELOW, ctypes.byref(attributes), 32)
-    call("syscall", ctypes.c_long(MOUNT_SETATTR), *arguments)
+    """Make `root` and every mount below it read-only, and ignore the setuid bits of programs there."""
+    attributes = (ctypes.c_uint64 * 4)(MS_RDONLY | MS_NOSUID, 0, 0, 0)
+    size = ctypes.sizeof(attributes)
+    arguments = (AT_FDCWD, os.fsencode(root), AT_RECURSIVE, ctypes.byref(attributes), size)
+    call("syscall", ctypes.c_long(SYS_MOUNT_SETATTR), *arguments)
 
 
 def mount_own_proc() -> None:
-    """As process 1 of the sandbox: mount a /proc that shows only the processes in it, or an empty one."""
+    """Mount a /proc that shows only the processes in the sandbox, or an empty one if that is not allowed.
+
+    Process 1 of the sandbox calls this function. The system's /proc would show the environments and command
+    lines of the teacher's processes.
+    """
     try:
         call("mount", b"proc", b"/proc", b"proc", 0, None)
     except OSError:
         call("mount", b"none", b"/proc", b"tmpfs", 0, b"size=4k,mode=555")
 
 
-# --- privileges, limits, processes ----------------------------------------------------------------
+# --- privileges and limits ------------------------------------------------------------------------
 
 
 def drop_privileges(user: int) -> None:
-    """Give up every privilege for good. As root, become `user`, which owns nothing."""
+    """Give up every privilege for good, so that a submission cannot undo the sandbox.
+
+    A nonzero `user`, which owns nothing, replaces root. All capabilities of the kernel are given up too, and
+    no program that the submission starts can gain any.
+    """
     if user:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    call("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
-    call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-    call("prctl", DUMPABLE, 1, 0, 0, 0)
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    no_capabilities = (ctypes.c_uint32 * 6)()
+    call("capset", ctypes.byref(header), ctypes.byref(no_capabilities))
+    call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    call("prctl", PR_SET_DUMPABLE, 1, 0, 0, 0)  # otherwise it cannot read /proc/self
 
 
 def limit_resources(cpu: float, megabytes: int, processes: int) -> None:
-    """Set the limits of the system, as far as it has them. Memory is counted for each process."""
-    import resource  # not on Windows, where this is never called
+    """Limit CPU time, memory, files and processes, so that a submission cannot make the computer unusable.
+
+    The system counts CPU time and memory for each process, and processes for each user. Limits that the
+    system does not have are left out.
+    """
+    import resource  # Windows does not have this module, and never calls this function
 
     limits = {
         "AS": megabytes * 2**20,
         "FSIZE": MAX_FILE_BYTES,
         "CPU": max(round(cpu), 1),
-        "NOFILE": 256,
+        "NOFILE": MAX_OPEN_FILES,
         "CORE": 0,
         "NPROC": processes,
     }
-    for name, most in limits.items():
+    for name, maximum in limits.items():
         with suppress(ValueError, OSError, AttributeError):  # some systems only have the name of a limit
-            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (maximum, maximum))
+
+
+# --- processes ------------------------------------------------------------------------------------
 
 
 def set_subreaper() -> None:
-    """Become the parent of the processes that one's children leave behind, if the system can do that."""
+    """Make this process the parent of every orphaned descendant, if the system can do that.
+
+    A submission can start a process in a new session and end its parent. Such a process would otherwise
+    become a child of process 1 of the system, and `kill_descendants` would not find it.
+    """
     with suppress(OSError, AttributeError):
-        call("prctl", SUBREAPER, 1, 0, 0, 0)
+        call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def kill_all(child: int) -> None:
-    """Kill a child, its process group and, if the system lists them, all processes that they have left."""
+def kill_descendants(child: int) -> None:
+    """Kill a child, its process group and, if the system lists them, all processes that they have started."""
     for kill in (os.kill, os.killpg):
         with suppress(OSError):
             kill(child, signal.SIGKILL)
     with suppress(ChildProcessError):  # no child is left
-        while children := _read_proc(f"/proc/self/task/{os.getpid()}/children").split():
+        while children := _list_children():
             for pid in children:
                 with suppress(OSError):
-                    os.kill(int(pid), signal.SIGKILL)
-            os.waitpid(-1, 0)
-        os.waitpid(child, 0)  # on a system that does not list them
+                    os.kill(pid, signal.SIGKILL)
+            os.waitpid(-1, 0)  # the children of the ended process become children of this one
+        os.waitpid(child, 0)  # on a system that does not list children
+
+
+def _list_children() -> list[int]:
+    """Return the process ids of the children, nothing if the system does not list them."""
+    return [int(pid) for pid in _read_proc(f"/proc/self/task/{os.getpid()}/children").split()]
 
 
 def count_threads() -> int:
-    """Return the number of threads on this system, 0 if it does not report it."""
-    return int(_read_proc("/proc/loadavg").strip().rpartition("/")[2].partition(" ")[0] or 0)
+    """Return the number of threads on this system, 0 if the system does not report it."""
+    # The line is like "0.20 0.18 0.12 1/80 11206": 80 threads.
+    threads = _read_proc("/proc/loadavg").strip().rpartition("/")[2].partition(" ")[0]
+    return int(threads or 0)
 
 
 def _read_proc(path: str) -> str:

@@ -1,8 +1,13 @@
-"""Serves submissions: runs a file, then calls its functions with the arguments that it receives.
+"""Serve submissions: run a file, then call its functions with the arguments of the checker.
 
-`serve` forks a supervisor for each submission, and the supervisor forks the worker, in which the submission
-runs. The supervisor ends the worker and everything that the worker has started. Only frames (`protocol`)
-leave the worker: a file can change nothing but the replies of its own functions.
+The processes, each a child of the one before:
+
+- the server (`serve`), one for each grading process, which imports NumPy once for all submissions;
+- the watchdog (`run_watchdog`), one for each submission, which ends the worker and everything it has started;
+- the worker (`run_worker`), in which the submission runs.
+
+A submission can change everything in its worker. Only frames (`protocol`) leave the worker. Therefore a
+submission can forge its answers and replies, but not the results of the checker or of other submissions.
 """
 
 import builtins
@@ -24,17 +29,19 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from . import sandbox
 from .protocol import Channel, Functions, Opaque, pack, unpack
-from .student_module import Submission, answer_of, message_of, names_of, read_submission
+from .student_module import StudentModule, find_answer, format_message, list_names, run_submission
 
-FIRST_USER = 2**30  # no user of a system has such a number
-POLL_MILLISECONDS = 20  # between two looks at a worker
-MESSAGE_LENGTH = 150
+FIRST_USER = 2**30  # no user of the system has a number so large
+POLL_MILLISECONDS = 20  # between two checks whether the worker has ended
+MESSAGE_LENGTH = 150  # of the message of an error
+MAX_REQUEST_BYTES = 2**16
+STUB_INSTRUCTIONS = ("LOAD", "RETURN_CONST")  # starts of the names of instructions that load a constant
 
 
 # --- one submission -------------------------------------------------------------------------------
@@ -42,78 +49,98 @@ MESSAGE_LENGTH = 150
 
 def serve_submission(channel: Channel) -> None:
     """Run the file, send its answers, and call its functions until the other side closes the channel."""
-    own_pid, getpid, leave = os.getpid(), os.getpid, os._exit  # the file may replace those of `os`
+    getpid, exit_process = os.getpid, os._exit  # the file may replace these functions in the module `os`
+    own_pid = getpid()
     request = unpack(channel.receive())
     sys.argv = [str(request["name"])]
-    submission = read_submission(sys.argv[0], request["data"].tobytes())
-    is_copy = getpid() != own_pid  # the file has forked
+    student_module = run_submission(sys.argv[0], request["data"].tobytes())
+    is_copy = getpid() != own_pid  # the file has called `os.fork`: two processes must not both answer
     if is_copy:
-        leave(0)
+        exit_process(0)
     functions: Functions = []
-    answers = {each: prepare_answer(answer_of(submission, each)) for each in request["ids"]}
-    texts = {"student": submission.student, "problem": submission.problem, "names": names_of(submission)}
-    channel.send(pack({**texts, "answers": answers}, functions))
+    answers = {}
+    for exercise_id in request["ids"]:
+        answers[exercise_id] = prepare_answer(find_answer(student_module, exercise_id))
+    reply = {
+        "student": student_module.student,
+        "problem": student_module.problem,
+        "names": list_names(student_module),
+        "answers": answers,
+    }
+    channel.send(pack(reply, functions))
     while True:
         message = unpack(channel.receive(), partial(make_callback, channel))
-        channel.send(pack(call_function(functions[message["call"]], message, submission)))
+        channel.send(pack(call_function(functions[message["call"]], message, student_module)))
 
 
 def prepare_answer(answer: Any) -> Any:
-    """Return what is sent of an answer: the function or value, None for a stub, or the name of its type."""
+    """Return the value to send for an answer: the answer itself, None for a stub, or the name of its type."""
     try:
         if callable(answer):
             return None if _is_stub(answer) else answer
         pack(answer)
         return answer
-    except BaseException:
+    except BaseException:  # raised by methods of the answer, which the student may have written
         return Opaque(type(answer).__name__)
 
 
 def _is_stub(function: Any) -> bool:
     """Return whether a body does nothing, like `...` and `pass`: it only loads the None that it returns."""
-    code = dis.get_instructions(function.__code__) if hasattr(function, "__code__") else ()
-    return [i.argval for i in code if i.opname.startswith(("LOAD", "RETURN_CONST"))] == [None]
+    if not hasattr(function, "__code__"):
+        return False
+    instructions = dis.get_instructions(function.__code__)
+    constants = [each.argval for each in instructions if each.opname.startswith(STUB_INSTRUCTIONS)]
+    return constants == [None]
 
 
 def call_function(
-    function: Callable[..., Any], message: dict[str, Any], submission: Submission
+    function: Callable[..., Any], message: dict[str, Any], student_module: StudentModule
 ) -> dict[str, Any]:
     """Return the value of a call or its error, and the positions of the arguments that the call changed."""
     arguments = message["args"]
-    before = [pack(each) if isinstance(each, np.ndarray) else None for each in arguments]
+    frames_before = [_pack_if_array(argument) for argument in arguments]
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             reply = {"value": function(*arguments, **message["kwargs"])}
         pack(reply)
     except BaseException as error:
-        reply = {"error": describe_call_error(error, submission)}
-    pairs = enumerate(zip(arguments, before, strict=True))
-    return {**reply, "changed": [i for i, (array, was) in pairs if was is not None and pack(array) != was]}
+        reply = {"error": describe_call_error(error, student_module)}
+    pairs = zip(arguments, frames_before, strict=True)
+    changed = [i for i, (argument, frame) in enumerate(pairs) if _pack_if_array(argument) != frame]
+    return {**reply, "changed": changed}
 
 
-def describe_call_error(error: BaseException, submission: Submission) -> dict[str, Any]:
-    """Return the fields of an error. Its place is the last line of the submission that it came through.
+def _pack_if_array(argument: Any) -> bytes | None:
+    """Return the frame of an array, None for any other argument."""
+    return pack(argument) if isinstance(argument, np.ndarray) else None
 
-    The line counts from the first line of its function, as in the messages about functions of this process.
+
+def describe_call_error(error: BaseException, student_module: StudentModule) -> dict[str, Any]:
+    """Return the fields of an error. Its position is the last line of the submission in the traceback.
+
+    The line number counts from the first line of the function, as in messages about other functions.
     """
-    line, function = None, ""
-    for frame, at in traceback.walk_tb(error.__traceback__):
+    line = None
+    function = ""
+    for frame, line_in_file in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
-        if code.co_filename in submission.places:
-            line, function = at - code.co_firstlineno + 1, code.co_name
-    message = message_of(error)[:MESSAGE_LENGTH].rstrip(": ")
+        if code.co_filename in student_module.places:
+            line = line_in_file - code.co_firstlineno + 1
+            function = code.co_name
+    message = format_message(error)[:MESSAGE_LENGTH].rstrip(": ")
     return {"type_name": type(error).__name__, "message": message, "line": line, "function": function}
 
 
 def make_callback(channel: Channel, position: int) -> Callable[..., Any]:
-    """Make a function that stands for one of the checker's among the arguments, and is called over there."""
+    """Return a function that calls the checker's function at this position, in the grading process."""
 
     def call_back(*arguments: Any) -> Any:
-        channel.send(pack({"back": position, "args": arguments}))
+        channel.send(pack({"callback": position, "args": arguments}))
         reply = unpack(channel.receive())
         if "error" in reply:
-            raise getattr(builtins, reply["error"], ValueError)(reply["message"])
+            error_type = getattr(builtins, reply["error"], ValueError)
+            raise error_type(reply["message"])
         return reply["value"]
 
     return call_back
@@ -122,16 +149,22 @@ def make_callback(channel: Channel, position: int) -> Callable[..., Any]:
 # --- npformer is hidden ---------------------------------------------------------------------------
 
 
-class _Absent(MetaPathFinder, Loader):
-    """Replaces npformer: every name can be imported, none of them computes anything."""
+class _FakeNpformer(MetaPathFinder, Loader):
+    """Replaces npformer: every name can be imported, but no function computes anything.
+
+    A submission must not use the functions of npformer as its answers. An import of npformer raises no error,
+    because notebooks import the checker and call it.
+    """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self, is_package=True) if name.split(".")[0] == "npformer" else None
+        if name.split(".")[0] != "npformer":
+            return None
+        return ModuleSpec(name, self, is_package=True)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module every name: the functions of the checker return True, the others raise."""
+        """Give the module every name. Functions of the checker return True, all other functions raise."""
 
-        def any_name(name: str) -> Any:
+        def make_function(name: str) -> Any:
             def function(*arguments: Any, **options: Any) -> bool:
                 if module.__name__ == "npformer.exercises":
                     return True
@@ -141,115 +174,144 @@ class _Absent(MetaPathFinder, Loader):
                 raise AttributeError(name)
             return function
 
-        vars(module)["__getattr__"] = any_name
+        vars(module)["__getattr__"] = make_function
 
 
 def leave_search_path() -> None:
-    """Remove the first two directories of PYTHONPATH from the search path: this package's, and the home.
+    """Remove the directories of this package and of the server from the search path of imports.
 
-    Processes that a file starts still find the empty npformer.py in the home, and none of our modules.
+    They are the first two directories of PYTHONPATH. The directory of the server stays in PYTHONPATH: if a
+    submission starts Python, that process finds the empty npformer.py there, and none of our modules.
     """
-    own, home, *rest = os.environ["PYTHONPATH"].split(os.pathsep)
-    sys.path[:] = [path for path in sys.path if path not in (own, home)]
-    os.environ["PYTHONPATH"] = os.pathsep.join([home, *rest])
+    package, home, *others = os.environ["PYTHONPATH"].split(os.pathsep)
+    sys.path[:] = [path for path in sys.path if path not in (package, home)]
+    os.environ["PYTHONPATH"] = os.pathsep.join([home, *others])
 
 
 def hide_npformer() -> None:
-    """Remove npformer, this package and its program from the modules; find the replacement first."""
-    package = __name__.partition(".")[0]  # in the student's process this is `worker`
+    """Remove npformer and this package from the imported modules, and install the replacement.
+
+    A submission can no longer import our modules by name.
+    """
+    this_package = __name__.partition(".")[0]  # `worker` in the student's process
     for name in list(sys.modules):
-        if name.partition(".")[0] in ("npformer", package):
+        if name.partition(".")[0] in ("npformer", this_package):
             del sys.modules[name]
     sys.modules["__main__"] = ModuleType("__main__")
-    sys.meta_path.insert(0, _Absent())
+    sys.meta_path.insert(0, _FakeNpformer())
 
 
 # --- processes ------------------------------------------------------------------------------------
-# Coverage cannot trace a process that runs what is below; tests/grader/test_grader.py asks the kernel.
+# Coverage cannot trace these processes. tests/grader/test_grader.py starts them and checks what they do.
+
+
+class Protections(NamedTuple):
+    """The protections against submissions that this system offers."""
+
+    has_sandbox: bool
+    has_own_users: bool  # each worker runs as a separate user
+    processes: int  # the limit on the number of processes of a worker
+    missing: list[str]
 
 
 def serve() -> None:  # pragma: no cover
-    """Wait for submissions at descriptor 0, a socket. Each request comes with the socket of its channel."""
+    """Wait for requests at descriptor 0, a socket, and start a watchdog for each of them.
+
+    Each request comes with the socket of the channel to its worker.
+    """
     leave_search_path()
-    server, mounts = socket.socket(fileno=os.dup(0)), json.loads(sys.argv[1])
-    os.dup2(1, 0)  # nothing can be read from standard input
-    np.random.seed(0)  # noqa: NPY002  # numbers that a file draws without a seed are the same in every run
+    server = socket.socket(fileno=os.dup(0))
+    mounts = json.loads(sys.argv[1])
+    os.dup2(1, 0)  # submissions cannot read the socket as their standard input
+    np.random.seed(0)  # noqa: NPY002  # unseeded random numbers of a submission are the same in every run
     protections = find_protections(mounts)
-    server.sendall(json.dumps(protections["missing"]).encode())
+    server.sendall(json.dumps(protections.missing).encode())
     while True:
-        data, descriptors, _, _ = socket.recv_fds(server, 2**16, 1)
+        data, descriptors, _, _ = socket.recv_fds(server, MAX_REQUEST_BYTES, 1)
         if not data:
             os._exit(0)
         request = json.loads(data)
-        for module in request["imports"]:  # once for all submissions: such an import takes seconds
+        for module in request["imports"]:  # the server imports a slow module once for all later submissions
             with suppress(Exception):
                 import_module(module)
-        server.sendall(b".")  # the student's time starts here
-        supervisor = os.fork()
-        if supervisor == 0:
+        server.sendall(b".")  # from here on, time counts for the student
+        watchdog = os.fork()
+        if watchdog == 0:
             server.close()
-            supervise(socket.socket(fileno=descriptors[0]), mounts, protections | request)
+            run_watchdog(socket.socket(fileno=descriptors[0]), mounts, protections, request)
         os.close(descriptors[0])
-        usage = os.wait4(supervisor, 0)[2]  # of all processes that it has waited for
+        usage = os.wait4(watchdog, 0)[2]  # of the watchdog and all processes that it has waited for
         server.sendall(str(usage.ru_utime + usage.ru_stime).encode())
 
 
-def find_protections(mounts: list[Any]) -> dict[str, Any]:  # pragma: no cover
+def find_protections(mounts: list[Any]) -> Protections:  # pragma: no cover
     """Find out which protections this system offers, and which are missing."""
     is_root = os.geteuid() == 0
     has_sandbox = sandbox.works(partial(sandbox.enter_sandbox, os.geteuid(), *mounts))
     steps: list[Callable[[], object]] = []
     if has_sandbox:
         steps.append(partial(sandbox.enter_sandbox, FIRST_USER, *mounts))
-    steps += [partial(sandbox.drop_privileges, FIRST_USER), partial(open, os.__file__)]
+    steps.append(partial(sandbox.drop_privileges, FIRST_USER))
+    steps.append(partial(open, os.__file__))  # the new user must be able to read Python
     has_own_users = is_root and sandbox.works(*steps)
     processes = sandbox.MAX_PROCESSES
-    if not has_own_users:  # the kernel counts all processes of a user
+    if not has_own_users:  # the kernel counts all processes of the user, also those that exist already
         processes += sandbox.count_threads()
     missing = [] if has_sandbox else ["network", "files"]
-    if is_root and not has_own_users and not has_sandbox:  # the kernel does not count the processes of root
+    is_root_in_worker = is_root and not has_own_users and not has_sandbox
+    if is_root_in_worker:  # the kernel does not limit the processes of root
         missing.append("processes")
-    return {
-        "has_sandbox": has_sandbox,
-        "has_own_users": has_own_users,
-        "processes": processes,
-        "missing": missing,
-    }
+    return Protections(has_sandbox, has_own_users, processes, missing)
 
 
-def supervise(end: socket.socket, mounts: list[Any], given: dict[str, Any]) -> NoReturn:  # pragma: no cover
-    """Start the worker. When it ends or the other side closes the channel, end all that it has started."""
+def run_watchdog(
+    channel_end: socket.socket, mounts: list[Any], protections: Protections, request: dict[str, Any]
+) -> NoReturn:  # pragma: no cover
+    """Start the worker, wait for its end, and then end all processes that it has started.
+
+    The worker is also ended if the grading process closes the channel. The grading process could not end the
+    worker's processes itself: it does not know them, and they may run as another user.
+    """
     try:
         os.setsid()
         sandbox.set_subreaper()
-        user = os.getpid() % FIRST_USER + FIRST_USER if given["has_own_users"] else 0
-        if given["has_sandbox"]:
+        # Submissions of different users cannot read or end each other's processes.
+        user = os.getpid() % FIRST_USER + FIRST_USER if protections.has_own_users else 0
+        if protections.has_sandbox:
             sandbox.enter_sandbox(user or os.geteuid(), *mounts)
         else:
-            os.chdir(tempfile.mkdtemp(dir=os.environ["TMPDIR"]))
-            os.environ.update(dict.fromkeys(("HOME", "TMPDIR"), os.getcwd()))
-            os.chown(".", user or -1, user or -1)
+            _enter_own_directory(user)
         child = os.fork()
         if child == 0:
-            run_worker(end, user, given)
-        is_closed = select.poll()
-        is_closed.register(end, select.POLLHUP)
-        while not is_closed.poll(POLL_MILLISECONDS) and not os.waitpid(child, os.WNOHANG)[0]:
+            run_worker(channel_end, user, protections, request)
+        poll = select.poll()
+        poll.register(channel_end, select.POLLHUP)
+        while not poll.poll(POLL_MILLISECONDS) and not os.waitpid(child, os.WNOHANG)[0]:
             pass
-        sandbox.kill_all(child)
+        sandbox.kill_descendants(child)
         shutil.rmtree(os.getcwd(), ignore_errors=True)
     finally:
         os._exit(0)
 
 
-def run_worker(end: socket.socket, user: int, given: dict[str, Any]) -> None:  # pragma: no cover
-    """Drop privileges, set the limits and serve the submission until the channel is closed: EOFError."""
+def _enter_own_directory(user: int) -> None:  # pragma: no cover
+    """Enter a new temporary directory that belongs to the user of the worker: there is no sandbox."""
+    directory = tempfile.mkdtemp(dir=os.environ["TMPDIR"])
+    os.chdir(directory)
+    os.environ.update(dict.fromkeys(("HOME", "TMPDIR"), os.getcwd()))
+    os.chown(".", user or -1, user or -1)
+
+
+def run_worker(
+    channel_end: socket.socket, user: int, protections: Protections, request: dict[str, Any]
+) -> None:  # pragma: no cover
+    """Drop privileges, set the limits and serve the submission until EOFError: the channel is closed."""
     os.setsid()
-    if given["has_sandbox"]:
+    if protections.has_sandbox:
         sandbox.mount_own_proc()
-    if user or given["has_sandbox"]:
+    if user or protections.has_sandbox:
         sandbox.drop_privileges(user)
-    sandbox.limit_resources(given["cpu"], given["megabytes"], given["processes"])
+    sandbox.limit_resources(request["cpu"], request["megabytes"], protections.processes)
     hide_npformer()
-    random.seed(0)  # Python has drawn a seed of its own in this process
-    serve_submission(Channel(end))
+    random.seed(0)  # unseeded random numbers of a submission are the same in every run
+    serve_submission(Channel(channel_end))

@@ -1,7 +1,7 @@
-"""Reads a submission: a .py file or a notebook that has answers under the names of the exercises.
+"""Run a submission: a .py file or a notebook that defines answers under the names of the exercises.
 
-The exercise pe.table is answered by the top-level name pe_table, a function or a value, or by an entry of a
-dict `answers` with the exercise's id as its key. The name `student` chooses the numbers of one student.
+The answer to the exercise pe.table is the top-level name pe_table: a function or a value. It can also be an
+entry of a dict `answers` with the key "pe.table". The name `student` chooses the numbers of one student.
 """
 
 import json
@@ -15,7 +15,10 @@ from traceback import walk_tb
 from types import ModuleType
 from typing import Any, NamedTuple
 
-MODULE = "submission"
+MODULE_NAME = "submission"
+MAX_PROBLEMS = 3  # that are reported
+PROBLEM_LENGTH = 120  # of the reason why a file cannot be read
+ERROR_LENGTH = 150  # of an error that a file has raised
 OTHER_LANGUAGES = (
     "bash", "sh", "script", "system", "sx", "!", "cmd", "powershell", "perl", "ruby", "html", "HTML",
     "javascript", "js", "latex", "markdown", "svg", "SVG", "writefile", "file", "cython", "R", "sql",
@@ -23,24 +26,27 @@ OTHER_LANGUAGES = (
 )  # fmt: skip
 
 
-class Submission(NamedTuple):
-    """What a file defines, and the sentence that reports why it was not read to its end ("" if it was)."""
+class StudentModule(NamedTuple):
+    """The names that a submission defines, and the sentence that reports why it was not read to its end."""
 
     names: dict[str, Any]
-    answers: dict[str, Any]  # of its dict `answers`
+    answers: dict[str, Any]  # the entries of its dict `answers`
     student: str
-    problem: str
+    problem: str  # "" if the file was read to its end
     places: frozenset[str]  # the file names under which its code was compiled
 
 
-def read_submission(name: str, data: bytes) -> Submission:
+# --- run the file ---------------------------------------------------------------------------------
+
+
+def run_submission(name: str, data: bytes) -> StudentModule:
     """Run the file, or the cells of the notebook in order. Names that are defined before an error count."""
-    module = ModuleType(MODULE)
-    sys.modules[MODULE] = module  # dataclasses and pickle look for the module
+    module = ModuleType(MODULE_NAME)
+    sys.modules[MODULE_NAME] = module  # dataclasses and pickle look for the module
     names = vars(module)
     shell = Shell(names)
     names.update({"__file__": name, "display": shell.display, "get_ipython": lambda: shell})
-    problems = dict[str, str]()  # of each place
+    problems: dict[str, str] = {}  # by the name of the file or the cell
     try:
         for place, source in split_source(name, data):
             shell.place = place
@@ -48,12 +54,53 @@ def read_submission(name: str, data: bytes) -> Submission:
     except RecursionError:
         problems[""] = "The file cannot be read: it is nested too deeply."
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-        problems[""] = f"The file cannot be read: {' '.join(str(error).split())[:120]}."
-    student, answers = names.get("student"), names.get("answers")
-    student = str.__str__(student) if isinstance(student, str) else ""
-    answers = dict.copy(answers) if isinstance(answers, dict) else {}
-    problem = " ".join([*filter(None, problems.values())][:3])
-    return Submission(names, answers, student, problem, frozenset(problems))
+        reason = " ".join(str(error).split())[:PROBLEM_LENGTH]
+        problems[""] = f"The file cannot be read: {reason}."
+    problem = " ".join([text for text in problems.values() if text][:MAX_PROBLEMS])
+    return StudentModule(names, _read_answers(names), _read_student(names), problem, frozenset(problems))
+
+
+def _read_answers(names: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of the dict `answers`, made without methods that the student may have written."""
+    answers = names.get("answers")
+    return dict.copy(answers) if isinstance(answers, dict) else {}
+
+
+def _read_student(names: dict[str, Any]) -> str:
+    """Return the text `student`, read without methods that the student may have written."""
+    student = names.get("student")
+    return str.__str__(student) if isinstance(student, str) else ""
+
+
+def _run(source: str, place: str, names: dict[str, Any]) -> str:
+    """Run the source. Returns a sentence that reports the error, "" without one."""
+    try:
+        exec(compile(source, place, "exec"), names)
+    except SyntaxError as error:
+        where = f"{place}, line {error.lineno}" if error.lineno else place
+        return f"{where}: this is not Python yet ({error.msg})."
+    except BaseException as error:  # also SystemExit and KeyboardInterrupt, which a file can raise
+        lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == place]
+        where = f"{place}, line {lines[-1]}" if lines else place
+        return f"{where}: {describe_error(error)}."
+    return ""
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type of an error and its message in one line."""
+    text = f"{type(error).__name__}: {format_message(error)}"
+    return " ".join(text.split())[:ERROR_LENGTH].rstrip(": ")
+
+
+def format_message(error: BaseException) -> str:
+    """Return the message of an error in one line, "" if its `__str__` fails."""
+    try:
+        return " ".join(str(error).split())
+    except BaseException:  # the student may have written `__str__`
+        return ""
+
+
+# --- read the file --------------------------------------------------------------------------------
 
 
 def split_source(name: str, data: bytes) -> Iterator[tuple[str, str]]:
@@ -62,9 +109,16 @@ def split_source(name: str, data: bytes) -> Iterator[tuple[str, str]]:
     >>> list(split_source("a.py", b"x = 1"))
     [('a.py', 'x = 1')]
     """
-    if not re.search(r"\.ipynb(\.(txt|json))?$", name, re.IGNORECASE):
+    is_notebook = re.search(r"\.ipynb(\.(txt|json))?$", name, re.IGNORECASE)
+    if not is_notebook:
         yield name, decode_source(data)
         return
+    for number, cell in enumerate(_read_code_cells(data), 1):
+        yield f"code cell {number}", translate_magics("".join(cell.get("source", "")))
+
+
+def _read_code_cells(data: bytes) -> list[dict[str, Any]]:
+    """Return the code cells of a notebook. Raises ValueError for other data."""
     if not data.strip():
         raise ValueError("it is empty")
     try:
@@ -73,9 +127,7 @@ def split_source(name: str, data: bytes) -> Iterator[tuple[str, str]]:
         raise ValueError(f"it is no notebook: {error}") from None
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError("it has no cells")
-    cells = [each for each in notebook["cells"] if isinstance(each, dict) and each.get("cell_type") == "code"]
-    for i, each in enumerate(cells, 1):
-        yield f"code cell {i}", translate_magics("".join(each.get("source", "")))
+    return [cell for cell in notebook["cells"] if isinstance(cell, dict) and cell.get("cell_type") == "code"]
 
 
 def decode_source(data: bytes) -> str:
@@ -114,13 +166,14 @@ def translate_magics(source: str) -> str:
 
 
 class Shell:
-    """What `get_ipython()` returns: magics do nothing, except those that run the Python behind them."""
+    """Replaces the object that `get_ipython()` returns. Only magics that contain Python run anything."""
 
     def __init__(self, names: dict[str, Any]) -> None:
-        self.names, self.place = names, ""
+        self.names = names
+        self.place = ""
 
     def run_line_magic(self, name: str, line: str, *rest: object) -> Any:
-        """Return the value of the code behind `%time`, without the options of `%time`."""
+        """Run the code of `%time`, without its options, and return its value. Ignore other magics."""
         if name != "time":
             return None
         source = re.sub(r"^(-\S+\s+)*", "", line)
@@ -129,51 +182,32 @@ class Shell:
         exec(compile(source, self.place, "exec"), self.names)
 
     def run_cell_magic(self, name: str, line: str, body: str) -> None:
-        """Run the cell below `%%time` and the like, one line further down: its lines keep their numbers."""
+        """Run the cell below `%%time` and similar magics.
+
+        The empty line in front replaces the line of the magic, so that error messages have the correct line.
+        """
         if name not in OTHER_LANGUAGES:
             exec(compile(translate_magics(f"\n{body}"), self.place, "exec"), self.names)
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *objects, **options: None
+        """Return a function that does nothing for every other name, such as `system`."""
+        return _do_nothing
 
 
-def _run(source: str, place: str, names: dict[str, Any]) -> str:
-    """Run the source. Returns a sentence that reports the error, "" without one."""
-    try:
-        exec(compile(source, place, "exec"), names)
-    except SyntaxError as error:
-        where = f"{place}, line {error.lineno}" if error.lineno else place
-        return f"{where}: this is not Python yet ({error.msg})."
-    except BaseException as error:
-        lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == place]
-        where = f"{place}, line {lines[-1]}" if lines else place
-        return f"{where}: {describe_error(error)}."
-    return ""
+def _do_nothing(*objects: object, **options: object) -> None:
+    """Do nothing."""
 
 
-def describe_error(error: BaseException) -> str:
-    """Return the type of an error and its message in one line."""
-    return " ".join(f"{type(error).__name__}: {message_of(error)}".split())[:150].rstrip(": ")
+# --- the contents ---------------------------------------------------------------------------------
 
 
-def message_of(error: BaseException) -> str:
-    """Return the message of an error in one line, "" if its `__str__` fails."""
-    try:
-        return " ".join(str(error).split())
-    except BaseException:
-        return ""
+def find_answer(student_module: StudentModule, exercise_id: str) -> Any:
+    """Return the answer to one exercise, None without one. The dict `answers` goes before the other names."""
+    answer_by_name = student_module.names.get(exercise_id.replace(".", "_"))
+    return student_module.answers.get(exercise_id, answer_by_name)
 
 
-# --- what it contains -----------------------------------------------------------------------------
-
-
-def answer_of(submission: Submission, exercise_id: str) -> Any:
-    """Return the answer to one exercise, None without one."""
-    named = submission.names.get(exercise_id.replace(".", "_"))
-    return submission.answers.get(exercise_id, named)
-
-
-def names_of(submission: Submission) -> str:
-    """Return its top-level names and the keys of its dict `answers`: one of them may be misspelt."""
-    names = (*submission.names, *submission.answers)
+def list_names(student_module: StudentModule) -> str:
+    """Return the public top-level names and the keys of `answers`, in which a misspelt name may be found."""
+    names = (*student_module.names, *student_module.answers)
     return " ".join(name for name in names if type(name) is str and name[:1] != "_")

@@ -1,0 +1,29 @@
+"""Functions that write the files of a class and read what the grader has written."""
+
+import csv
+import io
+from functools import partial
+
+from npformer.grader.submissions import Submission
+
+
+def write_text(path, text):
+    """Write a file and return its path."""
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def read_table(path):
+    """Return the rows of a CSV file as dicts."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def make_submission(name, data=b"", time=0.0):
+    """Return a submission that is only in memory."""
+    return Submission(name, partial(io.BytesIO, data), time, name)
+
+
+def format_options(**options):
+    """Return options of the command as they are typed."""
+    return [f"--{name}={value}" for name, value in options.items()]

@@ -1,0 +1,277 @@
+"""Tests of `grading_process`: it survives everything that a worker can send or do."""
+
+import socket
+import sys
+import threading
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+from npformer.exercises import check as check_exercise
+from npformer.exercises import checker, templates
+from npformer.exercises.remote_calls import RemoteResult
+from npformer.exercises.verdict import find
+from npformer.grader import grading_process
+from npformer.grader.grading_process import Limits, SubmissionGrader
+from npformer.grader.worker.protocol import Channel, pack
+
+
+@pytest.fixture
+def grade_replies(thread_grader):
+    """A function that grades a file whose workers send fixed replies.
+
+    Each worker sends these values or bytes, whatever it receives, and then closes the channel. The function
+    returns the status and the evidence of each row.
+    """
+    with ExitStack() as stack:
+
+        def grade(
+            *replies, ids=("pe.table",), cpu_used=b"0.0", received_limits=None, wall_left=None, delay=0.0
+        ):
+            def fork_worker(request):
+                threading.Timer(delay, thread_grader.server_end.sendall, [cpu_used]).start()
+                if wall_left is not None:
+                    thread_grader.wall_left = wall_left
+                grader_end, worker_end = socket.socketpair()
+                stack.enter_context(worker_end)
+                for reply in replies:
+                    Channel(worker_end).send(reply if isinstance(reply, bytes) else pack(reply, []))
+                worker_end.shutdown(socket.SHUT_WR)
+                if received_limits is not None:
+                    received_limits.append((request["cpu"], thread_grader.wall_left))
+                return Channel(grader_end)
+
+            thread_grader.fork_worker = fork_worker
+            return [(row.status, row.evidence) for row in thread_grader.grade("a.py", b"", ids)]
+
+        yield grade
+
+
+def make_first_reply(*ids):
+    """Return the first reply of a worker: the answers are functions."""
+    return {"student": "Ada", "problem": "", "names": "", "answers": dict.fromkeys(ids, len)}
+
+
+TABLE = make_first_reply("pe.table")
+ERROR = {"type_name": "KeyError", "message": "x", "line": 3, "function": "f\n"}
+ENDED = "It ended the program."
+NO_ANSWER = templates.sentence(find("no_answer_sent"))
+
+# --- forged replies --------------------------------------------------------------------------------
+
+FORGED_REPLIES = {
+    "no bytes": b"",
+    "no JSON": b"\xff" * 8,
+    "zeros": b"\0" * 8,
+    "a number": 3,
+    "unknown callback": {"callback": 5, "args": ()},
+    "no changed": {"value": 3},
+    "no value": {"changed": []},
+    "changed number": {"value": 3, "changed": [0]},  # the arguments of pe.table are no arrays
+    "changed text": {"value": 3, "changed": ["x"]},
+    "no list": {"value": 3, "changed": 0},
+    "function as value": {"value": len, "changed": []},
+    "empty error": {"error": {}, "changed": []},
+    "number as error": {"error": 3, "changed": []},
+}
+
+
+@pytest.mark.parametrize("reply", FORGED_REPLIES.values(), ids=FORGED_REPLIES)
+def test_request_gives_up_after_forged_reply(grade_replies, reply):
+    ((status, evidence),) = grade_replies(TABLE, reply)
+    assert status == "error" and evidence in (ENDED, NO_ANSWER)
+
+
+FORGED_FIRST_REPLIES = {
+    "a number": 3,
+    "no answers": {"answers": {}},
+    "no texts": {"student": 1, "answers": {"pe.table": 1}},
+    "function as student": TABLE | {"student": len},
+}
+
+
+@pytest.mark.parametrize("reply", FORGED_FIRST_REPLIES.values(), ids=FORGED_FIRST_REPLIES)
+def test_read_answers_rejects_forged_first_reply(grade_replies, reply):
+    assert grade_replies(reply) == [("not read", NO_ANSWER)]
+
+
+def test_call_remotely_limits_callbacks(grade_replies, monkeypatch):
+    monkeypatch.setattr(grading_process, "MAX_CALLBACKS", 20)
+    callback = {"callback": 0, "args": (1,)}
+    rows = grade_replies(make_first_reply("block.forward"), *[callback] * 22, ids=["block.forward"])
+    assert rows == [("error", NO_ANSWER)]
+
+
+def grade_forged_value(grade_replies, reply):
+    """Return the evidence if every call of pe.table has this reply."""
+    return grade_replies(TABLE, *[reply | {"changed": []}] * 99)[0][1]
+
+
+@pytest.mark.parametrize("value", [{"value": np.zeros((6, 8)), "changed": [0]}, ERROR, {"error": ERROR}])
+def test_call_remotely_reads_plain_fields(grade_replies, value):
+    """A value that looks like an object of the checker is a value like any other."""
+    assert " dict" in grade_forged_value(grade_replies, {"value": value})
+
+
+def test_call_remotely_reports_errors(grade_replies):
+    evidence = grade_forged_value(grade_replies, {"error": ERROR})
+    assert evidence == "It stopped with KeyError: “x”, in line 3 of f."
+    evidence = grade_forged_value(grade_replies, {"error": ERROR | {"line": None}})
+    assert evidence == "It stopped with KeyError: “x”."
+
+
+@pytest.mark.parametrize("field", [{"line": 2**30}, {"line": "3"}, {"line": True}, {"message": 3}], ids=repr)
+def test_call_remotely_rejects_forged_error_fields(grade_replies, field):
+    reply = {"error": ERROR | field, "changed": []}
+    assert grade_replies(TABLE, *[reply] * 99) == [("error", NO_ANSWER)]
+
+
+def test_call_remotely_reports_changed_arguments(thread_grader):
+    thread_grader.answers = {}
+    thread_grader.failure, thread_grader.wall_left, thread_grader.cpu = None, 5.0, 1.0
+    grader_end, worker_end = socket.socketpair()
+    thread_grader.channel = Channel(grader_end)
+    with worker_end:
+        Channel(worker_end).send(pack({"value": 2, "changed": [1]}))
+        assert thread_grader.call_remotely(0, 3, np.ones(2)) == RemoteResult(2, (1,))
+        grader_end.close()
+
+
+# --- time limits -----------------------------------------------------------------------------------
+
+
+def test_exchange_uses_up_the_wall_limit(thread_grader):
+    thread_grader.wall_left = 5.0
+    grader_end, worker_end = socket.socketpair()
+    with grader_end, worker_end:
+        threading.Timer(0.2, Channel(worker_end).send, [b"x"]).start()
+        assert thread_grader.exchange(Channel(grader_end), b"") == b"x"
+    assert thread_grader.wall_left < 4.9
+
+
+SLEEPS_ONCE = """
+import time
+import numpy as np
+calls = []
+def softmax_forward(s):
+    if not calls:
+        calls.append(1)
+        time.sleep(0.8)
+    powers = np.exp(s - s.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+"""
+
+
+def test_exchange_does_not_count_for_the_checker(thread_grader, monkeypatch):
+    """The wall limit of the checker, here 0.6 seconds, does not include waiting for a worker."""
+    monkeypatch.setattr(checker, "SECONDS", 0.2)
+    (row,) = thread_grader.grade("a.py", SLEEPS_ONCE.encode(), ["softmax.forward"])
+    assert row.status == "pass", row
+
+
+def test_request_stops_waiting_at_the_limit(grade_replies, thread_grader):
+    thread_grader.limits = Limits(seconds=2, wall=1e-9)
+    assert grade_replies(TABLE) == [("not read", "It was still running after 2 seconds.")]
+    assert grade_replies(TABLE, wall_left=0.0) == [("not read", "It was still running after 2 seconds.")]
+    rows = grade_replies(TABLE, wall_left=0.1, delay=0.3)
+    assert rows == [("error", ENDED)], "the limit ends with the request"
+    thread_grader.limits = Limits(seconds=1)
+    rows = grade_replies(TABLE, cpu_used=b"0.9")
+    assert rows == [("error", "It was still running after 1 second.")]
+
+
+def test_start_worker_halves_time_after_each_loss(thread_grader, grade_replies):
+    """Endless loops in several functions take little more time than one."""
+    ids = ("pe.table", "ffn.forward", "softmax.forward", "heads.split")
+    limits = []  # (CPU seconds, wall seconds) of each worker
+    thread_grader.limits = Limits(seconds=8)
+    rows = grade_replies(make_first_reply(*ids), ids=ids, received_limits=limits)
+    assert rows == [("error", ENDED)] * 4
+    assert limits == [(8, 24), (4, 12), (2, 6), (1, 3)]
+    assert grade_replies(TABLE, received_limits=limits)
+    assert limits[4:] == [(8, 24)], "the next file has all of its time"
+
+
+# --- the server ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A directory on the search path. The current directory is on the search path too."""
+    current = tmp_path / "current"
+    root = tmp_path / "root"
+    current.mkdir()
+    root.mkdir()
+    monkeypatch.chdir(current)
+    monkeypatch.setattr(sys, "path", ["", str(current), str(root), "/packages"])
+    return root
+
+
+def test_make_search_path_leaves_out_a_clone(root):
+    assert grading_process._make_search_path(root) == ["/packages"]
+
+
+def test_make_search_path_keeps_site_packages(root):
+    (root / "numpy").mkdir()
+    assert grading_process._make_search_path(root) == [str(root), "/packages"]
+
+
+def test_choose_covered_leaves_needed_directories(tmp_path):
+    """Python itself may be in a secret directory, which then cannot be covered."""
+    secret = [tmp_path / "with_python", tmp_path / "class"]
+    needed = [str(tmp_path / "with_python" / "bin")]
+    assert grading_process._choose_covered(secret, needed) == [str(tmp_path / "class")]
+
+
+# --- the checker -----------------------------------------------------------------------------------
+
+
+def raise_overflow(exercise_id, answer, level):
+    """A checker with an error."""
+    raise OverflowError
+
+
+def ignore_end_of_worker(exercise_id, answer, level):
+    """A checker that catches WorkerEnded as if it were an error of the student, and passes the answer."""
+    for _ in range(2):
+        with pytest.raises(grading_process.WorkerEnded):
+            answer()
+    return check_exercise("order.bag", "b")
+
+
+CHECKERS = [(raise_overflow, "This answer cannot be checked (OverflowError)."), (ignore_end_of_worker, ENDED)]
+
+
+@pytest.mark.parametrize(("check", "evidence"), CHECKERS)
+def test_check_answer_survives_errors_of_the_checker(grade_replies, monkeypatch, check, evidence):
+    monkeypatch.setattr(grading_process, "check", check)
+    assert grade_replies(TABLE) == [("error", evidence)]
+
+
+@pytest.mark.parametrize(("level", "has_questions"), [(1, False), (3, True)])
+def test_grade_feedback_depends_on_level(thread_grader, level, has_questions):
+    thread_grader.limits = Limits(level=level)
+    (row,) = thread_grader.grade("a.py", b"order_bag = 'a'", ["order.bag"])
+    assert bool(row.question) is bool(row.hint) is has_questions
+
+
+LARGE_REPLIES = {
+    "frame of empty lists": (
+        "import gc\ndef softmax_forward(s): return [[]] * 240_000\norder_bag = [[[]] * 400] * 400\n"
+    ),
+    "many arrays in many callbacks": (
+        "import numpy as np\na = [np.zeros(1)] * 80_000\n"
+        "def block_forward(x, attend, *rest):\n    while True: attend(a)\n"
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", LARGE_REPLIES.values(), ids=LARGE_REPLIES)
+def test_grade_bounds_the_cost_of_replies(text, tmp_path, monkeypatch):
+    monkeypatch.setattr(checker, "SECONDS", 1.0)
+    ids = ["order.bag", "softmax.forward", "block.forward"]
+    with SubmissionGrader(str(tmp_path), Limits(seconds=5)) as grader:
+        rows = grader.grade("a.py", text.encode(), ids)
+        assert not any(row.status == "pass" for row in rows)
