@@ -97,7 +97,7 @@ def odd_values(place):
 def numbers_at_bounds(place):
     """Return numbers near each number that occurs in the annotation."""
     step = 1 if place.kind == "int" else 1e-6
-    bounds = [int(digits) for digits in re.findall(r"\d+", place.description)]
+    bounds = [int(digits) for digits in re.findall(r"\d+", place.text)]
     return [bound + distance for bound in bounds for distance in (-5, -step, 0, step, 5)]
 
 
@@ -216,13 +216,13 @@ def is_within_bounds(place, value):
     if place.kind in ARRAYS:
         return has_allowed_shape(place, value)
     if place.kind == "Literal":
-        return f"'{value}'" in place.description
+        return f"'{value}'" in place.text
     if place.kind not in ("int", "float"):
         return True
-    conditions = [f"value {bound}" for bound in re.findall(r"(?<!· )[<>]=? \d+", place.description)]
-    for bounds in re.findall(r"\d+ <=? · <=? \d+", place.description):
+    conditions = [f"value {bound}" for bound in re.findall(r"(?<!· )[<>]=? \d+", place.text)]
+    for bounds in re.findall(r"\d+ <=? · <=? \d+", place.text):
         conditions.append(bounds.replace("·", "value"))
-    conditions += [condition for words, condition in CONDITIONS.items() if words in place.description]
+    conditions += [condition for words, condition in CONDITIONS.items() if words in place.text]
     return abs(value) <= 2**53 and all(eval(condition, {"value": value}) for condition in conditions)
 
 
@@ -300,7 +300,7 @@ def recorded_lengths(every):
     """Return {dimension name: [(path, length)]} from all places that record lengths."""
     found = defaultdict(list)
     for place in every:
-        if "a letter" in place.description:  # the description of a size
+        if "a letter" in place.text:  # the description of a size
             name = place.path.rpartition(".")[2]
             found[name].append((place.path, place.value))
         elif place.kind in ("Float", "Ids", "Numbers") and place.value is not None:

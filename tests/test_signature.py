@@ -180,7 +180,7 @@ def test_loss_of_user_takes_dtype_from_cache(backward, cache):
     assert str(caught.value) == f"{name}: dloss has shape (3,); expected () like the forward's output"
 
 
-def test_loss_of_user_is_checked_again_for_other_dtype():
+def test_loss_of_user_is_checked_for_every_dtype():
     dloss = np.array(2.0, np.float32)
     squared_error_backward(dloss, SquaredErrorCache(FLOAT32))
     with pytest.raises(TypeError, match="dloss has dtype float32; expected float64"):

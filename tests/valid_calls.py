@@ -371,7 +371,7 @@ class Place(NamedTuple):
 
     function: str
     path: str  # params.attention.W_Q
-    description: str  # of its annotation: Float[Array, 'd_model d_model']
+    text: str  # of its annotation: Float[Array, 'd_model d_model']
     value: Any  # in the valid call
 
     def __str__(self):
@@ -380,17 +380,17 @@ class Place(NamedTuple):
     @property
     def kind(self):
         """The annotation without its details: Float, Literal, int, TransformerConfig."""
-        return "dtype" if ", dtype" in self.description else re.match(r"[\w.]*", self.description)[0]
+        return "dtype" if ", dtype" in self.text else re.match(r"[\w.]*", self.text)[0]
 
     @property
     def dimension_names(self):
         """The dimension names in the annotation, such as ["...", "T", "d_model"]."""
-        found = re.match(r"\w+\[Array, '([^']*)'", self.description)
+        found = re.match(r"\w+\[Array, '([^']*)'", self.text)
         return found[1].split() if found else []
 
     @property
     def is_optional(self):
-        return "None" in self.description
+        return "None" in self.text
 
     @property
     def has_relations(self):
@@ -399,7 +399,7 @@ class Place(NamedTuple):
         RELATIONS in test_bad_input.py has examples of these checks.
         """
         is_in_config = self.path.startswith("config.") and self.kind != "float"
-        further_rule = re.search(r", (?![<>]=? \d|[\d'.]|dtype|finite|an integer)", self.description)
+        further_rule = re.search(r", (?![<>]=? \d|[\d'.]|dtype|finite|an integer)", self.text)
         return bool(further_rule) or is_in_config or str(self) in PLACES_WITH_RELATIONS
 
 
@@ -436,7 +436,7 @@ def first_of_their_kind(every):
     for place in every:
         parent, _, name = place.path.rpartition(".")
         is_field = bool(parent)
-        first.setdefault((is_field, name.strip("01"), place.description), str(place))
+        first.setdefault((is_field, name.strip("01"), place.text), str(place))
     return set(first.values())
 
 
@@ -460,7 +460,7 @@ def other_settings(place):
     if place.is_optional and place.value is not None:
         settings.append(None)
     if place.kind == "Literal":
-        settings += re.findall(r"'(\w+)'", place.description)
+        settings += re.findall(r"'(\w+)'", place.text)
     if place.kind == "bool":
         settings.append(place.value is False)
     return settings

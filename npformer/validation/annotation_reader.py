@@ -24,6 +24,7 @@ from npformer.validation.checks import DimensionNames
 class Signature(NamedTuple):
     """The rules of a function's arguments."""
 
+    positional: tuple[str, ...]  # the names of the arguments that may be given by position
     rules: list[tuple[str, Rule]]  # the name and the rule of each argument, in the order of the checks
     has_cache_key: bool  # whether `cache_key` describes everything that the checks depend on
     reads_values: bool  # whether a check depends on the values in an array
@@ -44,7 +45,9 @@ def read_signature(body: Callable[..., Any]) -> Signature:
             if rule.dimension_names is not None:
                 rules[name] = gradient_rule(rule)
     in_order = sorted(rules.items(), key=lambda item: item[1].phase)
+    code = body.__code__
     return Signature(
+        code.co_varnames[: code.co_argcount],
         in_order,
         has_cache_key=ANYTHING not in rules.values(),
         reads_values=any(rule.must_run_every_call for rule in rules.values()),

@@ -62,10 +62,8 @@ def checked(body: F) -> F:
     Traceback (most recent call last):
     ValueError: dot: b has shape (4,); expected (n,) with n=3
     """
-    positional = body.__code__.co_varnames[: body.__code__.co_argcount]
     body_without_warnings = np.errstate(all="ignore")(body)
-    # The signature is read at the first call, which keeps `import npformer` fast.
-    signature_of_body = functools.cache(functools.partial(read_signature, body))
+    signature_of_body = functools.cache(functools.partial(read_signature, body))  # keeps the import fast
     accepted: dict[tuple[Any, ...] | None, dict[str, int]] = {}  # the sizes of accepted calls by cache key
 
     @functools.wraps(body)
@@ -77,15 +75,14 @@ def checked(body: F) -> F:
             args = tuple(to_python_integers(value) for value in args)
             kwargs = {name: to_python_integers(value) for name, value in kwargs.items()}
         if sizes is None or signature.reads_values or "cupy" in sys.modules:
-            arguments = dict(zip(positional, args, strict=False)) | kwargs
+            arguments = dict(zip(signature.positional, args, strict=False)) | kwargs
             try:
                 sizes = check_call(body.__name__, signature, arguments, sizes)
             except (TypeError, ValueError) as error:
                 if os.environ.get("NPFORMER_FULL_TRACEBACK") == "1":
                     raise
                 raise error.with_traceback(None) from None
-            if key is not None:
-                remember(key, sizes, accepted)
+            remember(key, sizes, accepted)
         return with_arrays(body_without_warnings(*args, **kwargs))
 
     wrapper.__module__ = "npformer"  # pickle looks for the function there
@@ -105,7 +102,9 @@ def to_python_integers(value: Any) -> Any:
 
 
 def remember(key: Any, sizes: dict[str, int], accepted: dict[Any, dict[str, int]]) -> None:
-    """Record the sizes of an accepted call under its cache key; keep at most MAX_KEYS keys."""
+    """Record the sizes of an accepted call under its cache key, if it has one; keep at most MAX_KEYS keys."""
+    if key is None:
+        return
     if len(accepted) >= MAX_KEYS:
         accepted.clear()
     accepted[key] = sizes
