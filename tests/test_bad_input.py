@@ -547,6 +547,7 @@ RELATIONS = [  # function, place of the wrong value ("": several arguments), the
     ("adam_update", "state.m.gamma", np.ones(4), V, "state.m.gamma has shape (4,)"),
     ("adam_update", "params.gamma", np.ones(3, np.int64), T, "params.gamma has dtype int64"),
     ("sgd_update", "grads", Change(tuple), V, "grads is not built like params"),
+    ("sgd_update", "grads.gamma", 3, T, "grads.gamma is an int (3); expected an array of float32 or float64"),
     ("sgd_update", "", with_(params=TREE, grads=(np.ones(2), ())), V,
      "grads is not built like params; expected the same NamedTuples"),
     ("adam_update", "grads", Change(lambda g: namedtuple("Alike", g._fields)(*g)), V,

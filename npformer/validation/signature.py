@@ -123,20 +123,19 @@ def check_call(
     """
     call = Call(function, arguments, dict(known_sizes or {}))
     with np.errstate(all="ignore"):
-        if passes_checks(call, signature, only_of_values=known_sizes is not None):
-            checks.check_one_library(function, arguments)
-            return call.sizes
-        # Repeat the checks in the order that gives the clearest message. One of them raises the error.
-        places = array_at_fault_last(function, checked_places(signature.rules, arguments), arguments)
-        call = Call(function, arguments)
-        for place in places:  # pragma: no branch
-            try:
-                place.rule.check(place.value, place.path, call)
-            except KeyError:
-                continue  # the check needs a size that only the array at fault records
-            except TypeError as error:
-                mention_none(error, place, function)
-                raise
+        if not passes_checks(call, signature, only_of_values=known_sizes is not None):
+            # Repeat the checks in the order that gives the clearest message. One of them raises the error.
+            places = array_at_fault_last(function, checked_places(signature.rules, arguments), arguments)
+            call = Call(function, arguments)
+            for place in places:  # pragma: no branch
+                try:
+                    place.rule.check(place.value, place.path, call)
+                except KeyError:
+                    continue  # the check needs a size that only the array at fault records
+                except TypeError as error:
+                    mention_none(error, place, function)
+                    raise
+        checks.check_one_library(function, arguments)
     return call.sizes
 
 
