@@ -91,8 +91,8 @@ def check_one_library(function: str, arguments: Mapping[str, Any]) -> None:
             if not first_path:
                 first_path, first_library = path, library
             if library != first_library:
-                words = f"an array of {library}; expected one of {first_library} like {first_path}"
-                raise TypeError(f"{function}: {path} is {words} (to_backend and to_numpy move arrays)")
+                problem = f"an array of {library}; expected one of {first_library} like {first_path}"
+                raise TypeError(f"{function}: {path} is {problem} (to_backend and to_numpy move arrays)")
 
 
 # --- shapes ---------------------------------------------------------------------------------------
@@ -214,8 +214,8 @@ def check_number(
     is_within_bounds = above < value < below and minimum <= value <= maximum
     if not (_is_finite(value) and is_within_bounds):
         bounds = {">": above, ">=": minimum, "<": below, "<=": maximum}
-        words = [f"{sign} {bound:g}" for sign, bound in bounds.items() if math.isfinite(bound)]
-        expected = " and ".join(["a finite number", *words])
+        conditions = [f"{sign} {bound:g}" for sign, bound in bounds.items() if math.isfinite(bound)]
+        expected = " and ".join(["a finite number", *conditions])
         raise ValueError(f"{function}: {argument} is {number_of(value)}; expected {expected}")
 
 

@@ -347,7 +347,7 @@ def leaf_name(tree_name: str, path: str) -> str:
 
 
 @rule("built like params")
-def ALIKE(tree: Any, name: str, call: Call) -> None:
+def SAME_STRUCTURE(tree: Any, name: str, call: Call) -> None:
     """Check that a tree has the NamedTuples, shapes and dtypes of `params`."""
     params = call.arguments["params"]
     with suppress(RecursionError):
@@ -398,5 +398,5 @@ def _has_finite_squares(gradient: Any) -> bool:
 
 
 FloatTree = Annotated[Any, FLOAT_TREE]
-LikeParams = Annotated[Any, ALIKE]
-Gradients = Annotated[Any, ALIKE, FINITE]
+LikeParams = Annotated[Any, SAME_STRUCTURE]
+Gradients = Annotated[Any, SAME_STRUCTURE, FINITE]
