@@ -1,31 +1,40 @@
-"""What an operation does at its edges, as a table, exactly so in float64 and in float32.
+"""Make a test from a table of edge cases of an operation.
 
     test_edges = edges("relu",
-        # what               z        y        dy       dz
+        # description        z        y        dy       dz
         ("at zero",          [0.0],   [0.0],   [3.0],   [0.0]))
 
-A row of two arrays says nothing of the gradient; an array may be made from the dtype's finfo.
+The result must equal the table exactly, in float64 and in float32. A row with two arrays has no gradient. An
+array may be given as a function of `np.finfo(dtype)`.
 """
 
 import numpy as np
-from together import together
+import pytest
 
 import npformer as npf
 
 
 def edges(operation, *rows, **options):
-    """A test: every row holds, to the last bit."""
+    """Return a test that an operation with these options gives exactly the values of each row."""
+    descriptions = [row[0] for row in rows]
 
-    @together("dtype", [np.float64, np.float32])
-    @together("row", rows)
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
+    @pytest.mark.parametrize("row", rows, ids=descriptions)
     def test(row, dtype):
-        what, *arrays = row
-        arrays = [np.array(a(np.finfo(dtype)) if callable(a) else a, dtype) for a in arrays]
-        x, y, *gradient = arrays
+        description, *values = row
+        x, y, *gradients = [array_of(value, dtype) for value in values]
         found, cache = getattr(npf, f"{operation}_forward")(x, **options)
-        np.testing.assert_array_equal(found, y, what, strict=True)
-        if gradient:
-            dx = getattr(npf, f"{operation}_backward")(gradient[0], cache)
-            np.testing.assert_array_equal(dx, gradient[1], what, strict=True)
+        np.testing.assert_array_equal(found, y, description, strict=True)
+        if gradients:
+            dy, expected = gradients
+            dx = getattr(npf, f"{operation}_backward")(dy, cache)
+            np.testing.assert_array_equal(dx, expected, description, strict=True)
 
     return test
+
+
+def array_of(value, dtype):
+    """Return the array of a table entry, which is a list or a function of the limits of the dtype."""
+    if callable(value):
+        value = value(np.finfo(dtype))
+    return np.array(value, dtype)

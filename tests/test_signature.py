@@ -1,27 +1,33 @@
-"""The door: a checked function stays a function like any other, and no call makes way for a wrong one."""
+"""`checked` changes nothing else about a function, and an accepted call does not hide a wrong one."""
 
 import copy
 import doctest
 import inspect
 import pickle
 import pydoc
+import traceback
 import warnings
 import weakref
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from together import together
+import valid_calls
 from valid_calls import CALLS, CHECKED, array, call
 
 import npformer as npf
 from npformer import Float, Ids, Mask, checked
-from npformer.validation.signature import MOST, look_of
+from npformer.arrays import Array
+from npformer.validation.cache_key import cache_key
+from npformer.validation.rules import DLoss
+from npformer.validation.signature import MAX_KEYS
 
-# --- a function like any other --------------------------------------------------------------------
+# --- a checked function is still an ordinary function -------------------------------------------------
 
 
-@together("name", CHECKED)
-def test_a_checked_function_is_like_its_body(name):
+@pytest.mark.parametrize("name", CHECKED)
+def test_checked_keeps_what_describes_the_function(name):
     function = getattr(npf, name)
     body = inspect.unwrap(function)
     assert inspect.signature(function) == inspect.signature(body)
@@ -38,7 +44,7 @@ def test_help_shows_the_shapes():
     assert "mask: Mask[Array, '... T_q T_k'] | None" in shown
 
 
-def test_annotations_of_the_future_are_refused_in_words():
+def test_checked_rejects_annotations_that_are_strings():
     source = "from __future__ import annotations\ndef f(x: Float[None, 3]): ..."
     names = {"Float": Float, "__name__": "exercise"}
     exec(source, names)
@@ -46,7 +52,7 @@ def test_annotations_of_the_future_are_refused_in_words():
         checked(names["f"])(np.ones(3))
 
 
-# --- a function of one's own ----------------------------------------------------------------------
+# --- a function of a user -----------------------------------------------------------------------------
 
 
 @checked
@@ -54,21 +60,21 @@ def scaled(
     x: Float[np.ndarray, "... T d"], ids: Ids[np.ndarray, "... T"],
     mask: Mask[np.ndarray, "... T T"] | None = None, *, by: Float[np.ndarray, "d"] | None = None, n: int = 1,
 ):  # fmt: skip
-    """An exercise: x, scaled."""
+    """Return x * by * n, or x itself without `by`."""
     return x if by is None else x * by * n
 
 
 X, IDS = np.ones((2, 6, 8)), np.zeros((2, 6), int)
 
 
-def test_arguments_by_place_by_name_and_left_out():
+def test_checked_accepts_positional_keyword_and_missing_arguments():
     by = np.full(8, 2.0)
     assert scaled(X, IDS) is X
     for result in (scaled(X, IDS, None, by=by), scaled(ids=IDS, by=by, x=X), scaled(X, ids=IDS, by=by, n=1)):
         np.testing.assert_array_equal(result, X * 2)
 
 
-@together(
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"x": X[0, 0]}, "x has shape (8,); expected (..., T, d)"),
@@ -79,16 +85,19 @@ def test_arguments_by_place_by_name_and_left_out():
         ({"by": np.ones(7)}, "x has shape (2, 6, 8); expected (..., T, d) with T=6, d=7"),
         ({"by": [1.0]}, "by is a list; expected None or an array of float32 or float64"),
     ],
+    ids=["x axes", "ids batch", "ids length", "mask shape", "by length", "by type"],
 )  # fmt: skip
-def test_a_function_of_ones_own_is_checked(change, message):
+def test_checked_rejects_wrong_arguments_of_user_function(change, message, monkeypatch):
+    monkeypatch.delenv("NPFORMER_FULL_TRACEBACK", raising=False)
     with pytest.raises((TypeError, ValueError)) as caught:
         scaled(**{"x": X, "ids": IDS} | change)
     assert message in str(caught.value) and str(caught.value).startswith("scaled: ")
-    lines = [entry.path.name for entry in caught.traceback if "npformer" in str(entry.path)]
-    assert lines.count("signature.py") <= 1  # the caller's line, and one of ours
+    in_package = [entry for entry in caught.traceback if "npformer" in str(entry.path)]
+    files = [entry.path.name for entry in in_package]
+    assert files.count("signature.py") <= 1  # the line of the caller, and one line of the wrapper
 
 
-def test_a_wrong_number_of_arguments_is_pythons_own_error():
+def test_wrong_number_of_arguments_is_pythons_error():
     with pytest.raises(TypeError, match="missing 2 required positional arguments: 'x' and 'ids'"):
         scaled()
     with pytest.raises(TypeError, match="takes from 2 to 3 positional arguments but 4 were given"):
@@ -97,16 +106,16 @@ def test_a_wrong_number_of_arguments_is_pythons_own_error():
         scaled(X, IDS, x=X)
 
 
-def test_ids_are_held_to_the_floats_wherever_they_stand():
+def test_ids_are_compared_with_floats_after_them():
     @checked
     def chosen(ids: Ids[np.ndarray, "... T"], x: Float[np.ndarray, "... T d"]):
-        """Ids first, but x is asked first."""
+        """Take ids first, but x is checked first."""
 
     with pytest.raises(ValueError, match=r"^chosen: ids has shape \(2, 5\); expected \(..., T\) with T=6$"):
         chosen(IDS[:, 1:], X)
 
 
-def test_an_array_in_a_file_is_welcome(tmp_path):
+def test_checked_accepts_an_array_in_a_file(tmp_path):
     x = np.memmap(tmp_path / "x", np.float64, "w+", shape=(2, 6, 8))
     x[:] = array(2, 6, 8)
     arguments = CALLS["layer_norm_forward"]()
@@ -114,17 +123,157 @@ def test_an_array_in_a_file_is_welcome(tmp_path):
     np.testing.assert_array_equal(y, call("layer_norm_forward", arguments | {"x": np.array(x)})[0])
 
 
-# --- what a call that has passed makes no way for: see also test_bad_input.py ----------------------
+# --- the loss of a user ---------------------------------------------------------------------------------
 
 
-def reshaped(array, *shape):
-    """Its shape changed in place, which NumPy will take back one day."""
+class SquaredErrorCache(NamedTuple):
+    difference: Array  # without a shape in its annotation
+
+
+class SizedErrorCache(NamedTuple):
+    mask: Array  # not floats, so it does not give the dtype
+    difference: Float[Array, "n"]
+
+
+class TypedErrorCache(NamedTuple):
+    weight: Float[Array, "n"]  # in another precision than the loss
+    dtype: np.dtype
+
+
+@checked
+def squared_error_backward(dloss: DLoss, cache: SquaredErrorCache):
+    """Return the gradient of the sum of squares, from a cache without shapes."""
+    return 2 * dloss * cache.difference
+
+
+@checked
+def sized_error_backward(dloss: DLoss, cache: SizedErrorCache):
+    """Return the gradient of the sum of squares, from a cache with a shape."""
+    return 2 * dloss * cache.difference
+
+
+@checked
+def typed_error_backward(dloss: DLoss, cache: TypedErrorCache):
+    """Return the gradient of a weighted sum, from a cache with its own dtype."""
+    return dloss * cache.weight
+
+
+FLOAT32 = np.ones(3, np.float32)
+LOSSES = [
+    pytest.param(squared_error_backward, SquaredErrorCache(FLOAT32), id="first float array"),
+    pytest.param(sized_error_backward, SizedErrorCache(np.ones(3, bool), FLOAT32), id="array with a shape"),
+    pytest.param(typed_error_backward, TypedErrorCache(np.ones(3), np.dtype(np.float32)), id="field dtype"),
+]
+
+
+@pytest.mark.parametrize(("backward", "cache"), LOSSES)
+def test_loss_of_user_takes_dtype_from_cache(backward, cache):
+    for dloss in (1, 0.5, np.array(2.0, np.float32)):
+        assert backward(dloss, cache).shape == (3,)
+    name = backward.__name__
+    with pytest.raises(TypeError) as caught:
+        backward(np.array(2.0), cache)
+    expected = "expected float32 like the forward's output"
+    assert str(caught.value) == f"{name}: dloss has dtype float64; {expected}"
+    with pytest.raises(ValueError) as caught:
+        backward(np.ones(3, np.float32), cache)
+    assert str(caught.value) == f"{name}: dloss has shape (3,); expected () like the forward's output"
+
+
+def test_loss_of_user_is_checked_for_every_dtype():
+    dloss = np.array(2.0, np.float32)
+    squared_error_backward(dloss, SquaredErrorCache(FLOAT32))
+    with pytest.raises(TypeError, match="dloss has dtype float32; expected float64"):
+        squared_error_backward(dloss, SquaredErrorCache(np.ones(3)))
+
+
+def test_loss_of_user_without_floats_accepts_any_float():
+    cache = SquaredErrorCache(np.ones(3, int))
+    for dtype in (np.float32, np.float64):
+        assert squared_error_backward(np.array(2.0, dtype), cache).shape == (3,)
+
+
+# --- the traceback of a rejected call ---------------------------------------------------------------------
+
+VALIDATION = Path(npf.__file__).parent / "validation"
+
+
+def functions_in_traceback(error):
+    """Return the names of the functions of npformer/validation in a traceback, from the call on."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [frame.name for frame in frames if Path(frame.filename).parent == VALIDATION]
+
+
+def error_of(name, change):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        call(name, valid_calls.replaced(CALLS[name](), *change))
+    return caught.value
+
+
+WRONG_CALLS = [
+    pytest.param("linear_forward", "x", np.ones((2, 3)), "check_shape", id="shape"),
+    pytest.param("attention_forward", "k", np.ones((3, 7, 4)), "check", id="leading axes"),
+    pytest.param("attention_forward", "mask", np.ones((5, 5), bool), "check_broadcast", id="mask shape"),
+    pytest.param("linear_forward", "x", np.ones((2, 4), int), "check_float", id="dtype"),
+    pytest.param("linear_forward", "b", 0.5, "check_float", id="type of optional array"),
+    pytest.param("embedding_forward", "ids", np.ones(2), "check_entries", id="dtype of ids"),
+    pytest.param("embedding_forward", "ids", np.full((2, 6), 99), "check_id_range", id="values of ids"),
+    pytest.param("rope_forward", "positions", np.full(6, np.nan), "check_finite", id="values of numbers"),
+    pytest.param("encoder_forward", "config.d_ff", -1, "check_integer", id="config field"),
+    pytest.param("encoder_forward", "config.norm", "x", "check_choice", id="choice in config"),
+    pytest.param("encoder_forward", "config.n_heads", 3, "HEADS", id="relation in config"),
+    pytest.param("ffn_forward", "params.W_1", np.ones((8, 9)), "check_shape", id="params field"),
+    pytest.param("encoder_forward", "params.blocks", [], "check_kind", id="params type"),
+    pytest.param("layer_norm_backward", "dy", np.ones((2, 6)), "check_same_shape", id="gradient shape"),
+    pytest.param("layer_norm_backward", "dy", np.ones(2, int), "check_float", id="gradient dtype"),
+    pytest.param("cross_entropy_backward", "dloss", np.ones(3), "check_same_shape", id="gradient of loss"),
+    pytest.param("dropout_forward", "rng", 7, "check_generator", id="generator"),
+    pytest.param("causal_mask", "xp", 7, "check_that", id="array library"),
+    pytest.param("adam_update", "grads.gamma", np.ones(4), "check_same_shape", id="tree of gradients"),
+    pytest.param("adam_update", "grads.gamma", np.ones(3, int), "check_float", id="dtype in tree"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "path", "value", "last"), WRONG_CALLS)
+def test_full_traceback_has_at_most_four_functions(name, path, value, last, monkeypatch):
+    """The functions are the wrapper, check_call, the check of a rule, and a function of `checks`."""
+    monkeypatch.setenv("NPFORMER_FULL_TRACEBACK", "1")
+    functions = functions_in_traceback(error_of(name, (path, lambda _: value)))
+    assert functions[:2] == ["wrapper", "check_call"] and functions[-1] == last
+    assert len(functions) <= 4
+
+
+@pytest.mark.parametrize("setting", [None, "", "0"], ids=["not set", "empty", "0"])
+def test_traceback_ends_in_the_callers_line(setting, monkeypatch):
+    if setting is None:
+        monkeypatch.delenv("NPFORMER_FULL_TRACEBACK", raising=False)
+    else:
+        monkeypatch.setenv("NPFORMER_FULL_TRACEBACK", setting)
+    error = error_of("linear_forward", ("x", lambda _: np.ones((2, 3))))
+    assert functions_in_traceback(error) == ["wrapper"]
+
+
+@pytest.mark.parametrize(("name", "path", "value", "last"), WRONG_CALLS)
+def test_full_traceback_keeps_the_message(name, path, value, last, monkeypatch):
+    monkeypatch.delenv("NPFORMER_FULL_TRACEBACK", raising=False)
+    short = error_of(name, (path, lambda _: value))
+    monkeypatch.setenv("NPFORMER_FULL_TRACEBACK", "1")
+    full = error_of(name, (path, lambda _: value))
+    assert (type(full), str(full)) == (type(short), str(short))
+    assert full.__context__ is None
+
+
+# --- an accepted call does not hide a wrong one; see also test_bad_input.py -------------------------------
+
+
+def set_shape(array, *shape):
+    """Change the shape of an array in place, which a later NumPy will forbid."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         array.shape = shape
 
 
-def test_a_kind_that_no_glance_knows_is_asked_at_every_call():
+def test_setting_of_unknown_type_is_always_checked():
     x = np.ones((2, 3))
     npf.dropout_forward(x, np.float32(0.5), None)
     with pytest.raises(ValueError, match=r"^dropout_forward: rate is np.float32\(2.0\); expected a finite"):
@@ -133,10 +282,14 @@ def test_a_kind_that_no_glance_knows_is_asked_at_every_call():
     for wrong in (False, 1, "0"):
         with pytest.raises((TypeError, ValueError)):
             npf.dropout_forward(x, wrong, None)
-    assert look_of((((1,), 2),), {}) != look_of((((1, 2),),), {}) != look_of((((1,), [2]),), {}) is None
 
 
-def test_what_passed_as_one_argument_is_asked_as_another():
+def test_cache_key_distinguishes_nested_tuples():
+    assert cache_key((((1,), 2),), {}) != cache_key((((1, 2),),), {})
+    assert cache_key((((1,), [2]),), {}) is None
+
+
+def test_accepted_argument_is_checked_under_another_name():
     x, memory, block, config = list(CALLS["decoder_block_forward"]().values())[:4]
     npf.decoder_block_forward(x, memory, block, config, mask=np.ones((6, 6), bool))
     with pytest.raises(ValueError, match=r"^decoder_block_forward: memory_mask has shape \(6, 6\)"):
@@ -147,21 +300,43 @@ def test_shapes_are_read_at_every_call():
     x, params = np.ones((2, 3)), npf.LayerNormParams(np.ones(3), np.zeros(3))
     _, cache = npf.layer_norm_forward(x, params)
     npf.layer_norm_backward(np.ones((2, 3)), cache)
-    reshaped(x, 3, 2)
+    set_shape(x, 3, 2)
     with pytest.raises(ValueError, match=r"^layer_norm_forward: x has shape \(3, 2\)"):
         npf.layer_norm_forward(x, params)
-    reshaped(cache.x_hat, 3, 2)
+    set_shape(cache.x_hat, 3, 2)
     with pytest.raises(ValueError, match=r"dy has shape \(2, 3\); expected \(3, 2\)"):
         npf.layer_norm_backward(np.ones((2, 3)), cache)
 
 
-def test_no_array_is_kept_and_only_so_many_looks():
+def test_checked_keeps_no_array_and_limited_keys():
     x = np.ones((2, 3))
-    gone = weakref.ref(x)
+    reference = weakref.ref(x)
     npf.softmax_forward(x)
     del x
-    assert gone() is None
-    for n in range(1, 3 * MOST):
+    assert reference() is None
+    for n in range(1, 3 * MAX_KEYS):
         npf.causal_mask(n)
-    looks = inspect.getclosurevars(npf.causal_mask).nonlocals["passed"]
-    assert 0 < len(looks) <= MOST
+    accepted = inspect.getclosurevars(npf.causal_mask).nonlocals["accepted"]
+    assert 0 < len(accepted) <= MAX_KEYS
+
+
+# --- what valid_calls.py says about a new function --------------------------------------------------------
+
+
+def test_valid_calls_names_a_missing_value(monkeypatch):
+    def new_forward(z: Float[Array, "... T d"], *, sharpness: float):
+        """A new operation."""
+
+    monkeypatch.setattr(npf, "new_forward", new_forward, raising=False)
+    message = r'add "sharpness": <a valid value> to VALUES_BY_NAME in tests'
+    with pytest.raises(LookupError, match=message):
+        valid_calls.arguments("new_forward")
+
+
+def test_valid_calls_names_a_missing_length(monkeypatch):
+    def new_forward(z: Float[Array, "... T d_new"]):
+        """A new operation."""
+
+    monkeypatch.setattr(npf, "new_forward", new_forward, raising=False)
+    with pytest.raises(LookupError, match=r'add "d_new": <a length> to LENGTHS in tests'):
+        valid_calls.arguments("new_forward")

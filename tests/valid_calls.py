@@ -1,10 +1,26 @@
-"""A valid call of every public function, made from its signature: what the tests spoil in one place.
+"""A valid call of every public function, made from its signature. Tests change such a call in one place.
 
-`CALLS[name]()` makes fresh arguments; `call(name, arguments)` calls npformer's function of that name.
-An array has the lengths of its letters, parameters and configs are of their annotation's type, and any other
-argument has the value that NAMED has for its name, or its default. A new public function needs a line in OWN
-only where this is not enough. Different letters have different lengths, so that a wrong letter shows.
-`places(name)` are the function's arguments and every field of the parameters and the config in them.
+`CALLS[name]()` makes fresh arguments, and `call(name, arguments)` calls the npformer function of that name.
+`places(name)` are the arguments of a function, and every field of the parameters and the config in them.
+
+What to add for a new public function
+-------------------------------------
+Most functions need nothing: their arguments are made from the signature. If something is missing, a test
+fails and names the line to add. There are these cases, all in this file unless another file is given:
+
+- An array has a new dimension name: add its length to LENGTHS. Different names have different lengths, so
+  that a wrong name in an annotation makes a test fail.
+- An argument has no default, or its default hides mistakes: add a valid value under the argument's name to
+  VALUES_BY_NAME.
+- The value under that name is wrong for this one function: add a line to VALUES_OF_FUNCTION.
+- The function has parameters of a new type: add an example of them to EXAMPLES.
+- The annotation of an argument says nothing about valid values (such as Any or str): add the argument to
+  UNCHECKED_PLACES in test_bad_input.py, and its wrong values to RELATIONS there.
+- The function does not validate its arguments by its signature: add the odd values that it accepts to
+  ACCEPTED_ODD_VALUES in test_bad_input.py.
+
+A loss needs no line: a forward that returns one number is left out of the tests of sizes and batches,
+because its output has no leading axes.
 """
 
 import inspect
@@ -18,7 +34,8 @@ from small_models import ENCODER, Letters, folder, sentence_encoder
 
 import npformer as npf
 from npformer.tree import ends, ends_mapped
-from npformer.validation.signature import read_signature, walk
+from npformer.validation.annotation_reader import read_signature
+from npformer.validation.call import walk
 
 CONFIG = npf.TransformerConfig(
     8, 12, n_heads=2, n_layers=1, norm="pre", positions="learned", attention_bias=True, max_length=9
@@ -40,7 +57,7 @@ def ids(*shape, seed=0):
 
 
 def drawn(init, *sizes):
-    """Parameters without a 0 or a 1 that would hide a mistake."""
+    """Return random parameters without any entry 0 or 1, which could hide a mistake."""
     return npf.tree_map(lambda a: a + 0.1 * array(*a.shape, seed=1), init(*sizes, generator()))
 
 
@@ -55,29 +72,32 @@ LM_CONFIG = npf.CausalLMConfig(
 LM = drawn(npf.init_causal_lm, VOCAB_SIZE, LM_CONFIG)
 MINILM = sentence_encoder()
 
-# --- the arguments of a call, from the signature ---------------------------------------------------
+# --- the values of arguments ------------------------------------------------------------------------
 
+# Parameters, configs and states. An argument gets the NamedTuple of its type that occurs in one of them.
+EXAMPLES = (MODEL, LM, MINILM, CONFIG, LM_CONFIG, npf.adam_init(norm_params(3)))
 
-def trees_in(tree):
-    """Every NamedTuple, by its type; of several of a type the first."""
-    found = {type(tree): tree} if hasattr(tree, "_fields") else {}
-    for part in tree if isinstance(tree, tuple) else ():
-        found = trees_in(part) | found
-    return found
+# The lengths of dimensions, besides the lengths of sequences (T, T_q, S, T_k).
+LENGTHS = {
+    "d": CONFIG.d_model, "d_model": CONFIG.d_model, "d_in": 4, "d_out": 5, "d_k": 4, "d_v": 3,
+    "d_ff": CONFIG.d_ff, "h": CONFIG.n_heads, "vocab_size": VOCAB_SIZE,
+}  # fmt: skip
 
-
-STATE = npf.adam_init(norm_params(3))
-TREES = trees_in((MODEL, LM, MINILM, CONFIG, LM_CONFIG, STATE))
 TREE = (np.ones(2), None)
-NAMED = {
+
+# The value of an argument that is no array and has no type from EXAMPLES, by its name. Without an entry
+# here, an argument has its default.
+VALUES_BY_NAME = {
+    # settings, each different from its default
     "activation": "gelu", "approximate": False, "base": 100.0, "bias": True, "causal": True, "directions": 2,
     "dropout": 0.1, "dtype": np.float64, "ignore_index": -1, "label_smoothing": 0.1, "layout": "halves",
     "learning_rate": 0.1, "padding_id": 0, "rate": 0.5, "rope": True, "rope_layout": "halves", "start": 0,
     "start_id": 1, "step": 3, "stop_id": 2, "temperature": 0.8, "tile": 2, "tolerance": 1e-6, "top_k": 3,
     "top_p": 0.9, "weight_decay": 0.01, "xp": np,
     # sizes
-    "B": 2, "T": 6, "T_k": 4, "T_q": 3, "d": 8, "d_ff": 12, "d_model": 8, "k": 2, "max_length": 4,
-    "max_new_tokens": 3, "n": 3, "n_heads": 2, "n_merges": 3, "r": 4, "vocab_size": VOCAB_SIZE,
+    "B": 2, "T": 6, "T_k": 4, "T_q": 3, "d": CONFIG.d_model, "d_ff": CONFIG.d_ff, "d_model": CONFIG.d_model,
+    "k": 2, "max_length": 4, "max_new_tokens": 3, "n": 3, "n_heads": CONFIG.n_heads, "n_merges": 3, "r": 4,
+    "vocab_size": VOCAB_SIZE,
     # trees, texts, functions
     "tree": TREE[:1], "trees": (TREE[:1],), "arrays": TREE[:1], "params": norm_params(3),
     "grads": norm_params(3), "like": (np.ones(2),), "text": "low lower", "sentence": "Dog bites man.",
@@ -86,55 +106,17 @@ NAMED = {
     "forward": npf.relu_forward, "backward": npf.relu_backward, "args": (array(3),), "kwargs": {},
     "model_file": folder("llama2c") / "model.bin", "tokenizer_file": folder("llama2c") / "tokenizer.bin",
 }  # fmt: skip
-ARRAY = re.compile(r"(Float|Ids|Mask|Bias|Numbers)\[Array, '([^']*)'")
-SIGNATURE = cache(inspect.signature)
 
 
-def arguments(name, lead=(2,), T=6, S=7, rng=generator, seed=0):
-    """Of the function of this name: `lead` leading axes, T positions (queries), S keys of another text."""
-    body, made = inspect.unwrap(getattr(npf, name)), {}
-    for i, parameter in enumerate(SIGNATURE(body).parameters.values()):
-        annotation = body.__annotations__[parameter.name]
-        if found := ARRAY.match(str(annotation)):
-            kind, shape = found[1], shape_of(found[2], lead, T, S)
-            made[parameter.name] = KINDS[kind](shape, seed + i, len(lead))
-        elif str(annotation).startswith("Rng"):
-            made[parameter.name] = rng and rng()
-        elif annotation in TREES:
-            made[parameter.name] = TREES[annotation]
-        else:
-            made[parameter.name] = NAMED.get(parameter.name, parameter.default)
-    return made | OWN.get(name, dict)()
-
-
-def shape_of(letters, lead, T, S):
-    """Leading axes and a position where no letter is one: (..., d_model) is (2, 6, 8)."""
-    lengths = {"T": T, "T_q": T, "S": S, "T_k": S, "d": 8, "d_model": 8, "d_in": 4, "d_out": 5, "d_k": 4}
-    lengths |= {"d_v": 3, "d_ff": 12, "h": 2, "vocab_size": VOCAB_SIZE}
-    words = letters.split()
-    if "..." not in words:
-        return tuple(lengths[word] for word in words)
-    positions = () if {"T", "T_q", "T_k", "S"} & {*words} else (T,)
-    return (*lead, *positions, *(lengths[word] for word in words[1:]))
-
-
-KINDS = {  # an array of this kind
-    "Float": lambda shape, seed, lead: array(*shape, seed=seed),
-    "Ids": lambda shape, seed, lead: ids(*shape, seed=seed),
-    "Mask": lambda shape, seed, lead: np.random.default_rng(seed).random(shape) < 0.7,
-    "Bias": lambda shape, seed, lead: array(*shape[lead:], seed=seed),  # the same for all of a batch
-    "Numbers": lambda shape, seed, lead: np.arange(*shape),
-}
-
-
-def saved(save, file):
-    """A function that reads a file gets one that was written."""
+def path_of_saved_file(save, file):
+    """Return the arguments of a function that reads a file, after writing such a file."""
     save(file, (np.ones(2),))
     return {"path": file}
 
 
-OWN = {  # what a signature and the names in it do not tell
-    "generate": lambda: {"ids": 1 + ids(2, 4) % 4},
+# Arguments that are valid only for one function. They replace the arguments from the other tables.
+VALUES_OF_FUNCTION = {
+    "generate": lambda: {"ids": 1 + ids(2, 4) % 4},  # without padding, and with space for new tokens
     "load_gguf": lambda: {"path": folder("gguf") / "model.gguf", "dtype": np.float32},
     "load_llama": lambda: {"path": folder("llama"), "dtype": np.float32},
     "load_minilm": lambda: {"path": folder("minilm")},
@@ -150,10 +132,97 @@ OWN = {  # what a signature and the names in it do not tell
     "minilm_input": lambda: {"config": ENCODER},
     "sentence_embeddings": lambda: {"config": ENCODER},
     "save": lambda: {"path": "written.npz"},
-    "load": lambda: saved(npf.save, "saved.npz"),
+    "load": lambda: path_of_saved_file(npf.save, "saved.npz"),
     "save_safetensors": lambda: {"path": "written.safetensors"},
-    "load_safetensors": lambda: saved(npf.save_safetensors, "saved.safetensors"),
+    "load_safetensors": lambda: path_of_saved_file(npf.save_safetensors, "saved.safetensors"),
 }
+
+# --- the arguments of a call, from the signature ------------------------------------------------------
+
+
+def trees_in(tree):
+    """Return every NamedTuple in a tree by its type. The first one of each type counts."""
+    found = {type(tree): tree} if hasattr(tree, "_fields") else {}
+    for part in tree if isinstance(tree, tuple) else ():
+        found = trees_in(part) | found
+    return found
+
+
+TREES = trees_in(EXAMPLES)
+ARRAY = re.compile(r"(Float|Ids|Mask|Bias|Numbers)\[Array, '([^']*)'")
+SIGNATURE = cache(inspect.signature)
+
+
+def arguments(name, lead=(2,), T=6, S=7, rng=generator, seed=0):
+    """Return valid arguments of the function of this name.
+
+    Its arrays have the leading axes `lead`, T positions (queries), and S positions of a second text (keys).
+    """
+    body = inspect.unwrap(getattr(npf, name))
+    special_values = VALUES_OF_FUNCTION[name]() if name in VALUES_OF_FUNCTION else {}
+    made = {}
+    for i, parameter in enumerate(SIGNATURE(body).parameters.values()):
+        annotation = body.__annotations__[parameter.name]
+        array_annotation = ARRAY.match(str(annotation))
+        if parameter.name in special_values:
+            value = special_values[parameter.name]
+        elif array_annotation:
+            kind, dimensions = array_annotation.groups()
+            value = array_of_kind(kind, shape_of(dimensions, lead, T, S), seed + i, len(lead))
+        elif str(annotation).startswith("Rng"):
+            value = rng and rng()
+        elif annotation in TREES:
+            value = TREES[annotation]
+        else:
+            value = value_by_name(name, parameter)
+        made[parameter.name] = value
+    return made
+
+
+def value_by_name(function, parameter):
+    """Return the value from VALUES_BY_NAME, or the default of the parameter."""
+    if parameter.name in VALUES_BY_NAME:
+        return VALUES_BY_NAME[parameter.name]
+    if parameter.default is parameter.empty:
+        raise LookupError(
+            f"no valid value is known for the argument {parameter.name!r} of {function}: add "
+            f'"{parameter.name}": <a valid value> to VALUES_BY_NAME in tests/valid_calls.py'
+        )
+    return parameter.default
+
+
+def shape_of(dimensions, lead, T, S):
+    """Return the shape of an array with these dimensions: (2, 6, 8) for "... d_model".
+
+    The leading axes "..." include one position, unless the dimensions have a sequence of their own.
+    """
+    lengths = LENGTHS | {"T": T, "T_q": T, "S": S, "T_k": S}
+    names = dimensions.split()
+    unknown = [name for name in names if name != "..." and name not in lengths]
+    if unknown:
+        raise LookupError(
+            f"no length is known for the dimension {unknown[0]!r} of {dimensions!r}: add "
+            f'"{unknown[0]}": <a length> to LENGTHS in tests/valid_calls.py'
+        )
+    if "..." not in names:
+        return tuple(lengths[name] for name in names)
+    has_sequence = not {"T", "T_q", "T_k", "S"}.isdisjoint(names)
+    positions = () if has_sequence else (T,)
+    return (*lead, *positions, *(lengths[name] for name in names[1:]))
+
+
+def array_of_kind(kind, shape, seed, n_leading):
+    """Return a random array for an annotation of this kind: Float, Ids, Mask, Bias or Numbers."""
+    if kind == "Ids":
+        return ids(*shape, seed=seed)
+    if kind == "Mask":
+        return np.random.default_rng(seed).random(shape) < 0.7
+    if kind == "Bias":  # the same bias for every item of a batch
+        return array(*shape[n_leading:], seed=seed)
+    if kind == "Numbers":
+        return np.arange(*shape)
+    return array(*shape, seed=seed)
+
 
 # --- forward and backward ---------------------------------------------------------------------------
 
@@ -162,15 +231,22 @@ FORWARD = {name: partial(arguments, name) for name in npf.__all__ if name.endswi
 
 @cache
 def differentiated(forward):
-    """The arguments whose gradients the backward returns, in its order: arrays and parameters."""
-    annotations = inspect.unwrap(getattr(npf, forward)).__annotations__.items()
-    return [n for n, a in annotations if n != "return" and (str(a).startswith("Float") or n == "params")]
+    """Return the names of the arguments whose gradients the backward returns, in its order."""
+    names = []
+    for name, annotation in inspect.unwrap(getattr(npf, forward)).__annotations__.items():
+        has_gradient = str(annotation).startswith("Float") or name == "params"
+        if name != "return" and has_gradient:
+            names.append(name)
+    return names
 
 
 def backward(forward, dy, cache):
-    """The backward's gradients by the name of the argument that they belong to."""
-    gradients, names = getattr(npf, backward_of(forward))(dy, cache), differentiated(forward)
-    return dict(zip(names, gradients if len(names) > 1 else (gradients,), strict=True))
+    """Return the gradients of the backward by the name of the forward's argument."""
+    gradients = getattr(npf, backward_of(forward))(dy, cache)
+    names = differentiated(forward)
+    if len(names) == 1:
+        gradients = (gradients,)
+    return dict(zip(names, gradients, strict=True))
 
 
 def backward_of(forward):
@@ -178,46 +254,45 @@ def backward_of(forward):
 
 
 def backward_call(forward):
-    """The arguments of the backward: a random gradient in the output's shape, and the forward's cache."""
+    """Return the arguments of the backward: a random gradient of the output, and the forward's cache."""
     y, cache = call(forward, FORWARD[forward]())
     first, _ = inspect.signature(getattr(npf, backward_of(forward))).parameters
     return {first: array(*y.shape, seed=4), "cache": cache}
 
 
+def output_dimensions(forward):
+    """Return the dimensions of a forward's output from its annotation: "... T d_model"."""
+    returns = inspect.unwrap(getattr(npf, forward)).__annotations__["return"]
+    return ARRAY.search(str(returns))[2]
+
+
 BACKWARD = {backward_of(forward): partial(backward_call, forward) for forward in FORWARD}
-SIZED = tuple(name for name in FORWARD if name != "cross_entropy_forward")  # which is a mean over the batch
+
+# The forwards whose output has the leading axes of their arguments. A loss is the mean over a batch.
+SIZED = tuple(name for name in FORWARD if "..." in output_dimensions(name))
 
 
 def sized(name, lead, T, S, rng=None, seed=0):
-    """Arguments of a forward in these sizes, and the shape that its output must have."""
-    returns = inspect.unwrap(getattr(npf, name)).__annotations__["return"]
-    shape = shape_of(ARRAY.search(str(returns))[2], lead, T, S)
-    return arguments(name, lead, T, S, rng, seed), shape
+    """Return arguments of a forward in these sizes, and the shape that its output must have."""
+    return arguments(name, lead, T, S, rng, seed), shape_of(output_dimensions(name), lead, T, S)
 
 
 # --- every public function ---------------------------------------------------------------------------
 
+# Functions that need the extra `pretrained`, if it is not installed.
 UNREADABLE = (
     {"load_llama", "load_minilm", "load_safetensors", "save_safetensors"}
     if find_spec("safetensors") is None
     else set()
-)  # without the extra
-ELSEWHERE = {"checked", "play", "compare"}  # tested in teaching
-CALLS = (
-    FORWARD
-    | BACKWARD
-    | {
-        name: partial(arguments, name)
-        for name in npf.__all__
-        if name.islower()
-        and callable(getattr(npf, name))
-        and name not in {*FORWARD, *BACKWARD, *ELSEWHERE, *UNREADABLE}
-    }
 )
+ELSEWHERE = {"checked", "play", "compare"}  # test_signature.py and tests/player call them
+NAMES_OF_FUNCTIONS = {name for name in npf.__all__ if name.islower() and callable(getattr(npf, name))}
+OTHER_FUNCTIONS = sorted(NAMES_OF_FUNCTIONS - {*FORWARD, *BACKWARD} - ELSEWHERE - UNREADABLE)
+CALLS = FORWARD | BACKWARD | {name: partial(arguments, name) for name in OTHER_FUNCTIONS}
 
 
 def call(name, arguments):
-    """Call the function with its arguments by position where it takes them so, by name otherwise."""
+    """Call the function with its arguments by position where it allows that, and by name otherwise."""
     function = getattr(npf, name)
     bound = inspect.BoundArguments(SIGNATURE(inspect.unwrap(function)), arguments)
     result = function(*bound.args, **bound.kwargs)
@@ -225,20 +300,20 @@ def call(name, arguments):
 
 
 def replaced(tree, path, change):
-    """The arguments (or a tree) with change(value) for the value at the path, such as params.ffn.W_1."""
-    head, _, rest = path.partition(".")
+    """Return the arguments (or a tree) with change(value) for the value at a path, such as params.ffn.W_1."""
     if not path:
         return change(tree)
+    head, _, rest = path.partition(".")
     if isinstance(tree, dict):
         return tree | {head: replaced(tree[head], rest, change)}
     if hasattr(tree, "_fields"):
         return tree._replace(**{head: replaced(getattr(tree, head), rest, change)})
-    here = int(head)
-    return (*tree[:here], replaced(tree[here], rest, change), *tree[here + 1 :])
+    i = int(head)
+    return (*tree[:i], replaced(tree[i], rest, change), *tree[i + 1 :])
 
 
 def with_arrays(tree, change):
-    """The arguments with change(array) for every array in them, however deep."""
+    """Return the arguments with change(array) for every array in them, at any depth."""
     return ends_mapped(lambda a: change(a) if isinstance(a, np.ndarray) else a, tree)
 
 
@@ -247,7 +322,7 @@ def arrays_in(tree):
 
 
 def like(tree, dtype):
-    """The same arguments in another precision; ids and masks stay what they are."""
+    """Return the same arguments in another precision. Ids and masks keep their dtype."""
     return with_arrays(tree, lambda a: a.astype(dtype) if a.dtype.kind == "f" else a)
 
 
@@ -267,11 +342,12 @@ def shapes(tree):
 
 
 def fingerprint(tree):
-    """Equal for two values when nothing in them differs: kinds, shapes, bytes, a generator's state."""
+    """Return a value that is equal for two trees if they have the same types, shapes, bytes and states."""
     return [(path, type(end), state_of(end)) for path, end in ends("", tree)]
 
 
 def state_of(end):
+    """Return the part of a fingerprint for one end of a tree."""
     if isinstance(end, np.ndarray):
         return end.shape, end.dtype, end.tobytes()
     if isinstance(end, np.random.Generator):
@@ -281,75 +357,116 @@ def state_of(end):
 
 # --- places: every argument, and every field of the parameters and the config in it -------------------
 
-CHECKED = [name for name in CALLS if getattr(npf, name).__code__ is npf.linear_forward.__code__]  # the door's
+
+def is_checked(name):
+    """Return whether a public function is wrapped by `checked`, whose wrappers share one code object."""
+    return getattr(npf, name).__code__ is npf.linear_forward.__code__
+
+
+CHECKED = [name for name in CALLS if is_checked(name)]
 
 
 class Place(NamedTuple):
+    """One argument of a function, or a field in an argument."""
+
     function: str
     path: str  # params.attention.W_Q
     text: str  # of its annotation: Float[Array, 'd_model d_model']
-    value: Any  # what stands there in the valid call
+    value: Any  # in the valid call
 
     def __str__(self):
         return f"{self.function}-{self.path}"
 
     @property
     def kind(self):
+        """The annotation without its details: Float, Literal, int, TransformerConfig."""
         return "dtype" if ", dtype" in self.text else re.match(r"[\w.]*", self.text)[0]
 
     @property
-    def letters(self):
-        """["...", "T", "d_model"], where the annotation says so."""
+    def dimension_names(self):
+        """The dimension names in the annotation, such as ["...", "T", "d_model"]."""
         found = re.match(r"\w+\[Array, '([^']*)'", self.text)
         return found[1].split() if found else []
 
     @property
-    def optional(self):
+    def is_optional(self):
         return "None" in self.text
 
     @property
-    def related(self):
-        """Whether more is asked than a kind, a shape and bounds: of the rest test_bad_input has a table."""
-        of_config = self.path.startswith("config.") and self.kind != "float"
-        related = re.search(r", (?![<>]=? \d|[\d'.]|dtype|finite|an integer)", self.text)
-        return bool(related) or of_config or str(self) in RELATED
+    def has_relations(self):
+        """Whether there are more checks than the kind, the shape and the bounds.
+
+        RELATIONS in test_bad_input.py has examples of these checks.
+        """
+        is_in_config = self.path.startswith("config.") and self.kind != "float"
+        further_rule = re.search(r", (?![<>]=? \d|[\d'.]|dtype|finite|an integer)", self.text)
+        return bool(further_rule) or is_in_config or str(self) in PLACES_WITH_RELATIONS
 
 
-RELATED = {"order_sensitivity-x", "generate-ids", "generate-rng", "dead_units-hidden"}
+# Places with relations that their annotations do not mention.
+PLACES_WITH_RELATIONS = {"order_sensitivity-x", "generate-ids", "generate-rng", "dead_units-hidden"}
 
 
 @cache
 def places(function):
-    """Every argument of a function and every field of the parameters and the config in them."""
-    asked, values = read_signature(inspect.unwrap(getattr(npf, function))).rules, CALLS[function]()
+    """Return every argument of a function, and every field of the parameters and the config in them."""
+    values = CALLS[function]()
     found = {}
-    for path, rule, value in (place for name, whole in asked for place in walk(name, whole, values[name])):
-        text = str(rule).replace("typing.", "") + " | None" * str(rule).startswith("typing.Optional")
-        text = re.sub(r"^(Optional\[|Annotated\[)*", "", text)
-        found.setdefault(path, Place(function, path, text, value))
+    for name, rule in read_signature(inspect.unwrap(getattr(npf, function))).rules:
+        for path, part_rule, value in walk(name, rule, values[name]):
+            if path not in found:  # further rules for the same value have the same path
+                found[path] = Place(function, path, normalized(str(part_rule)), value)
     return list(found.values())
 
 
+def normalized(description):
+    """Return the description of an annotation without the names of `typing`: Float[Array, 'd'] | None."""
+    description = description.replace("typing.", "")
+    is_optional = description.startswith("Optional")
+    description = re.sub(r"^(Optional\[|Annotated\[)*", "", description)
+    return f"{description} | None" if is_optional else description
+
+
 def first_of_their_kind(every):
-    """The names of those whose rule no place before had: params.W_Q of attention, not of every model."""
-    seen = {}
+    """Return the names of the places whose annotation does not occur at an earlier place.
+
+    For example params.W_Q of attention is one of them, but the W_Q in the parameters of a model is not.
+    """
+    first = {}
     for place in every:
-        inside, _, name = place.path.rpartition(".")
-        seen.setdefault((bool(inside), name.strip("01"), place.text), str(place))
-    return set(seen.values())
+        parent, _, name = place.path.rpartition(".")
+        is_field = bool(parent)
+        first.setdefault((is_field, name.strip("01"), place.text), str(place))
+    return set(first.values())
 
 
 def variants(function):
-    """The valid call with each other setting: (what, arguments) for None, every word and every flag."""
+    """Iterate over the valid call with one other setting each: (description, arguments).
+
+    The other settings are None, every choice of a Literal, and the opposite of a boolean.
+    """
     for place in places(function):
-        if BOUND.search(str(place)) or place.path.count(".") > place.path.startswith("config."):
+        is_in_config = place.path.startswith("config.")
+        is_nested = place.path.count(".") > (1 if is_in_config else 0)
+        if FIXED_SETTINGS.search(str(place)) or is_nested:
             continue
-        others = [None] * (place.optional and place.value is not None)
-        others += re.findall(r"'(\w+)'", place.text) * (place.kind == "Literal")
-        others += [place.value is False] * (place.kind == "bool")
-        for other in others:
+        for other in other_settings(place):
             yield f"{place.path}={other}", replaced(CALLS[function](), place.path, lambda _, x=other: x)
 
 
-# what parameters or other settings decide
-BOUND = re.compile(r"config\.tied|generate-rng|(transformer|greedy|minilm|sentence).*config\.positions")
+def other_settings(place):
+    """Return the other settings for one place."""
+    settings = []
+    if place.is_optional and place.value is not None:
+        settings.append(None)
+    if place.kind == "Literal":
+        settings += re.findall(r"'(\w+)'", place.text)
+    if place.kind == "bool":
+        settings.append(place.value is False)
+    return settings
+
+
+# Settings that must fit the parameters or other settings.
+FIXED_SETTINGS = re.compile(
+    r"config\.tied|generate-rng|(transformer|greedy|minilm|sentence).*config\.positions"
+)

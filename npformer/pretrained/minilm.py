@@ -25,9 +25,10 @@ from npformer.pretrained.named_arrays import (
 from npformer.pretrained.safetensors_files import arrays_in
 from npformer.tree import as_damage, as_path, tree_map
 from npformer.validation.annotations import Count, DType, Float, Ids
+from npformer.validation.call import Call
 from npformer.validation.checks import check_id_range, kind_of
 from npformer.validation.rules import IN_VOCABULARY, TABLE_ROWS, rule
-from npformer.validation.signature import Call, check_value
+from npformer.validation.signature import check_value
 
 if TYPE_CHECKING:
     from pathlib import Path  # all that reads files is imported where it is read: not everybody has a model
@@ -43,7 +44,7 @@ GET_WEIGHTS = (  # what the package of weights names as needed, PyTorch, is not
 def LEARNED(params: Any, name: str, call: Call) -> None:
     """The table is added whatever the config says: to leave it out, replace the table."""
     if (positions := call.arguments["config"].positions) != "learned":
-        call.refuse(f"config.positions is {positions!r}; expected 'learned'")
+        raise call.value_error(f"config.positions is {positions!r}; expected 'learned'")
 
 
 class MiniLMParams(NamedTuple):

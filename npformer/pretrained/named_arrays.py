@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, ca
 
 from npformer.arrays import Array
 from npformer.tree import as_damage, as_path, leaves, refilled, tree_map
-from npformer.validation.checks import check_float, check_numbers, check_shape, kind_of
-from npformer.validation.signature import Letters, check_value, to_rule
+from npformer.validation.annotation_reader import to_rule
+from npformer.validation.checks import DimensionNames, check_float, check_numbers, check_shape, kind_of
+from npformer.validation.signature import check_value
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ class Entry(NamedTuple):
     """One name of a table, and how its array stands in the file."""
 
     name: str
-    letters: Letters  # of its axes
+    letters: DimensionNames  # of its axes
     is_turned: bool  # a W or the head: its outputs are rows there, columns here
 
 
@@ -51,7 +52,7 @@ def entries(names: Any) -> Iterator[Entry]:
     """The table's names in the order of `leaves`; the shape of each array is that of its annotation."""
     for field, part in zip(names._fields, names, strict=True):
         if isinstance(part, str):
-            letters = to_rule(type(names).__annotations__[field]).letters or ()
+            letters = to_rule(type(names).__annotations__[field]).dimension_names or ()
             is_turned = field.startswith("W") or field == "head"
             yield Entry(part, letters[::-1] if is_turned else letters, is_turned)
         elif part is not None:

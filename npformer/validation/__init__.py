@@ -1,7 +1,16 @@
-"""The front door: what a signature asks of a call, and the words in which it is told what is wrong.
+"""Argument validation: checks of every public call against its signature, and the error messages.
 
-`signature` reads the annotations of a function and holds a call to them; `annotations` are arrays with their
-shapes and numbers with their ranges; `validate` refuses one value, in our words; `rules` are the relations
-between arguments, such as a number of heads that divides d_model. No equation stands here, and no check
-anywhere else.
+- `signature` has the decorator `checked`, which checks the arguments of every call of a function.
+- `annotations` has the annotations for signatures: arrays with shapes, numbers with ranges.
+- `annotation_reader` turns an annotation into a `Rule`, and a signature into a list of rules.
+- `call` has `Rule` (the check of one value) and `Call` (the sizes that the arguments have in this call).
+- `checks` has one function per kind of check. Such a function raises the error with the final message.
+- `rules` has relations between arguments, for example "the number of heads divides d_model".
+- `cache_key` describes a call, so that a call like an earlier accepted one is not checked again.
+- `output_files` checks paths of output files and writes the files.
+
+From the call to the message there are at most four functions: the wrapper that `checked` makes, `check_call`,
+the check of a rule, and a function of `checks`. By default, the traceback of a rejected call leaves them out
+and ends in the line of the caller. With the environment variable NPFORMER_FULL_TRACEBACK=1 the traceback
+shows all of them.
 """

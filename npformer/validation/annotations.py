@@ -1,14 +1,26 @@
-"""What may stand in a signature: arrays with their shapes, numbers with their ranges.
+"""The annotations for signatures: arrays with their shapes, numbers with their ranges.
 
-`Float[Array, "... T d_model"]` is an array of floats with these axes; further rules may follow the letters.
-For a type checker it is the plain type, an `Annotated`. signature.py reads them.
+`Float[Array, "... T d_model"]` is an array of floats with these axes. Further rules may follow the dimension
+names. A type checker sees the plain type, because the annotation is an `Annotated` for it. The module
+`annotation_reader` turns annotations into rules.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
-from npformer.validation import checks as validate
-from npformer.validation.signature import ANYTHING, Ask, Call, Letters, Rule, all_of, by, learn, shape_of
+from npformer.validation import checks
+from npformer.validation.call import (
+    Call,
+    Check,
+    Phase,
+    Rule,
+    accept,
+    all_of,
+    check_with,
+    record_sizes,
+    shape_of,
+)
+from npformer.validation.checks import DimensionNames
 
 __all__ = [
     "Bias", "Count", "DType", "Finite", "Float", "Ids",
@@ -17,66 +29,130 @@ __all__ = [
 ]  # fmt: skip
 
 
-def floats(x: Any, name: str, call: Call) -> None:
-    """Entries of float32 or float64, of one dtype with all others."""
-    validate.check_float(call.function, name, x, call.dtype)
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+class ArrayAnnotation:
+    """An annotation of arrays, such as Float, which is used as `Float[Array, "... T d_model"]`.
+
+    Parameters
+    ----------
+    name : str
+        The name of the annotation.
+    check_entries : check
+        Checks the type and the dtype of the array.
+    make_shape_check : function
+        Makes the check of the shape from the dimension names.
+    phase : Phase
+        When the array is checked.
+    records_sizes : bool
+        Whether the array records the lengths of its dimensions for other arguments.
+    reads_values : bool
+        Whether `check_entries` depends on the values in the array.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        check_entries: Check,
+        make_shape_check: Callable[[DimensionNames], Check],
+        phase: Phase = Phase.ARRAYS,
+        *,
+        records_sizes: bool = False,
+        reads_values: bool = False,
+    ) -> None:
+        self.name = name
+        self.check_entries = check_entries
+        self.make_shape_check = make_shape_check
+        self.phase = phase
+        self.records_sizes = records_sizes
+        self.reads_values = reads_values
+
+    def __getitem__(self, item: tuple[Any, ...]) -> Rule:
+        _, dimensions, *further_rules = item
+        names: DimensionNames = tuple(dimensions.split())
+        description = f"{self.name}[Array, {', '.join([repr(dimensions), *map(str, further_rules)])}]"
+        entries = Rule(
+            description,
+            self.check_entries,
+            self.phase,
+            dimension_names=names if self.records_sizes else None,
+            is_float=self.check_entries is check_float,
+            reads_values=self.reads_values,
+        )
+        shape = Rule(description, self.make_shape_check(names), self.phase)
+        return all_of(description, [entries, shape, *further_rules])
+
+
+def check_float(x: Any, name: str, call: Call) -> None:
+    """Check that x is a float32 or float64 array of the same dtype as all other float arrays."""
+    checks.check_float(call.function, name, x, call.dtype)
     call.dtype = x.dtype
 
 
-def fitting(letters: Letters, x: Any, name: str, call: Call) -> None:
-    """Axes of these lengths."""
-    validate.check_shape(call.function, name, x, letters, call.letters)
+def check_numbers(x: Any, name: str, call: Call) -> None:
+    """Check that x is an array of finite integers or floats."""
+    checks.check_entries(call.function, name, x, "iuf", "an array of numbers")
+    checks.check_finite(call.function, name, x)
 
 
-def telling(letters: Letters, x: Any, name: str, call: Call) -> None:
-    """The same, and they tell others; no other leading axes than those of the first array that has some."""
-    fitting(letters, x, name, call)
-    if call.leader and "..." in letters and x.shape[: len(x.shape) - len(letters) + 1] != call.leading:
-        expected = f"the leading axes of {call.leader}, {call.leading}"
-        raise validate.wrong_shape(call.function, name, x, expected)
-    learn(letters, x.shape, name, call)
+def fixed_shape(names: DimensionNames) -> Check:
+    """Return the check that an array has these dimensions."""
+
+    def check(x: Any, name: str, call: Call) -> None:
+        checks.check_shape(call.function, name, x, names, call.sizes)
+
+    return check
 
 
-def stretching(letters: Letters, x: Any, name: str, call: Call) -> None:
-    """Axes that broadcast to these."""
-    validate.check_broadcast(call.function, name, x, letters, shape_of(letters, call))
+def recorded_shape(names: DimensionNames) -> Check:
+    """Return the check that an array has these dimensions, which also records their lengths.
+
+    The leading axes are those of the first array that has leading axes.
+    """
+
+    def check(x: Any, name: str, call: Call) -> None:
+        checks.check_shape(call.function, name, x, names, call.sizes)
+        if call.leading_argument and names[:1] == ("...",):
+            n_leading = len(x.shape) - len(names) + 1
+            if x.shape[:n_leading] != call.leading:
+                expected = f"the leading axes of {call.leading_argument}, {call.leading}"
+                raise checks.wrong_shape(call.function, name, x, expected)
+        record_sizes(names, x.shape, name, call)
+
+    return check
 
 
-class Axes:
-    """`Float[Array, "... T d_model"]`: a kind of entries, and after it the letters of the axes."""
+def broadcast_shape(names: DimensionNames) -> Check:
+    """Return the check that an array broadcasts to these dimensions."""
 
-    def __init__(
-        self, name: str, entries: Ask, axes: Callable[..., None], turn: int = 1, by_value: bool = False
-    ) -> None:
-        self.name, self.entries, self.axes, self.turn, self.by_value = name, entries, axes, turn, by_value
+    def check(x: Any, name: str, call: Call) -> None:
+        checks.check_broadcast(call.function, name, x, names, shape_of(names, call))
 
-    def __getitem__(self, item: tuple[Any, ...]) -> Rule:
-        _, axes, *rules = item
-        text = f"{self.name}[Array, {', '.join([repr(axes), *map(str, rules)])}]"
-        letters: Letters = tuple(axes.split())
-
-        def ask(x: Any, name: str, call: Call) -> None:
-            self.entries(x, name, call)
-            self.axes(letters, x, name, call)
-
-        told = letters if self.axes is telling else None
-        return all_of(text, [Rule(text, ask, self.turn, told, by_value=self.by_value), *rules])
+    return check
 
 
-def number(text: str, **bounds: float) -> Rule:
-    """A finite number within bounds: above, minimum, below, maximum."""
-    return Rule(text, by(validate.check_number, **bounds))
+# --- numbers --------------------------------------------------------------------------------------
 
 
-def integer(text: str, minimum: int = -validate.LARGEST, *, letter: bool = False) -> Rule:
-    """A whole number; of a size, the argument's or field's own name is the letter."""
+def number(description: str, **bounds: float) -> Rule:
+    """Return the rule of a finite number within bounds: above, minimum, below, maximum."""
+    return Rule(description, check_with(checks.check_number, **bounds))
 
-    def ask(value: Any, name: str, call: Call) -> None:
-        validate.check_integer(call.function, name, value, minimum)
-        if letter:
-            call.letters[name.rpartition(".")[2]] = value
 
-    return Rule(text, ask)
+def integer(description: str, minimum: int = -checks.LARGEST, *, is_size: bool = False) -> Rule:
+    """Return the rule of an integer.
+
+    With `is_size`, the integer is the length of the dimension that has the name of the argument or field.
+    """
+
+    def check(value: Any, name: str, call: Call) -> None:
+        checks.check_integer(call.function, name, value, minimum)
+        if is_size:
+            dimension_name = name.rpartition(".")[2]  # config.d_model: d_model
+            call.sizes[dimension_name] = value
+
+    return Rule(description, check)
 
 
 Rate = Annotated[float, number("0 <= · < 1", minimum=0, below=1)]
@@ -85,9 +161,12 @@ Positive = Annotated[float, number("> 0", above=0)]
 Finite = Annotated[float, number("finite")]
 Integer = Annotated[int, integer("an integer")]
 Count = Annotated[int, integer(">= 1", 1)]
-Size = Annotated[int, integer(">= 1, a letter", 1, letter=True)]
+Size = Annotated[int, integer(">= 1, a letter", 1, is_size=True)]
 Length = Annotated[int, integer(">= 0", 0)]
-DType = Annotated[Any, Rule("dtype", by(validate.check_that, validate.names_floats, "float32 or float64"))]
+DType = Annotated[
+    Any, Rule("dtype", check_with(checks.check_that, checks.names_floats, "float32 or float64"))
+]
+
 if TYPE_CHECKING:
     from typing import Annotated as Bias
     from typing import Annotated as Float
@@ -98,12 +177,15 @@ if TYPE_CHECKING:
 
     from numpy.random import Generator as Rng
 else:
-    booleans = by(
-        validate.check_entries, "b", "a boolean array, True = may attend", "bool, True = may attend"
+    check_booleans = check_with(
+        checks.check_entries, "b", "a boolean array, True = may attend", "bool, True = may attend"
     )
-    Float, Bias = Axes("Float", floats, telling), Axes("Bias", floats, stretching, turn=3)
-    Ids = Axes("Ids", by(validate.check_ids), telling, turn=2)  # below "vocab_size", where that is known
-    Mask = Axes("Mask", booleans, stretching, turn=3)
-    Numbers = Axes("Numbers", by(validate.check_numbers), fitting, turn=2, by_value=True)
-    Shape = Axes("Shape", ANYTHING.ask, telling)  # not an array, but the shape of one: a field of a cache
-    Rng = Rule("Rng", by(validate.check_generator))
+    check_ids = check_with(checks.check_entries, "iu", "an array of integers")
+    Float = ArrayAnnotation("Float", check_float, recorded_shape, records_sizes=True)
+    Bias = ArrayAnnotation("Bias", check_float, broadcast_shape, Phase.MASKS)
+    Ids = ArrayAnnotation("Ids", check_ids, recorded_shape, Phase.IDS, records_sizes=True)
+    Mask = ArrayAnnotation("Mask", check_booleans, broadcast_shape, Phase.MASKS)
+    Numbers = ArrayAnnotation("Numbers", check_numbers, fixed_shape, Phase.IDS, reads_values=True)
+    # Not an array, but the shape of one: a field of a cache.
+    Shape = ArrayAnnotation("Shape", accept, recorded_shape, records_sizes=True)
+    Rng = Rule("Rng", check_with(checks.check_generator))

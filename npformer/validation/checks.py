@@ -1,4 +1,8 @@
-"""The checks that every public function makes before any arithmetic: our words, expected and received."""
+"""Checks of one value: each function raises the error with the final message, or returns None.
+
+A check takes the name of the called function and the name of the argument for its message. The message says
+which function and argument, what was received, and what was expected.
+"""
 
 import math
 import sys
@@ -14,17 +18,21 @@ from npformer.arrays import is_array as is_array
 from npformer.arrays import kind_of as kind_of
 from npformer.tree import ends
 
-Letters = tuple[str, ...]  # ("...", "T", "d_model")
+DimensionNames = tuple[str, ...]  # ("...", "T", "d_model")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-_INTEGERS = (int, np.integer)  # tuples: int | np.integer would be put together anew at every call
+_INTEGERS = (int, np.integer)  # a tuple, because int | np.integer would create a new object in every call
 _NUMBERS = (int, float, np.integer, np.floating)
-LARGEST = 2**53  # float64 knows every integer up to here; no array has so many entries
+LARGEST = 2**53  # float64 represents every integer up to this one exactly, and no array has so many entries
+
+
+# --- arrays ---------------------------------------------------------------------------------------
 
 
 def check_float(
     function: str, argument: str, x: Any, dtype: Any = None, like: str = "the other arrays"
 ) -> None:
-    """Refuse anything but a float32 or float64 array, saying what to do about it; or one of another dtype."""
+    """Raise TypeError unless x is a float32 or float64 array, of this dtype if one is given."""
+    # The comparison of types is a fast path: it accepts almost every array.
     if not (type(x) is np.ndarray or is_array(x)):
         raise wrong_kind(function, argument, x, "an array of float32 or float64")
     if x.dtype not in FLOATS:
@@ -36,116 +44,150 @@ def check_float(
 
 
 def check_entries(function: str, argument: str, x: Any, kinds: str, expected: str, dtype: str = "") -> None:
-    """Refuse anything but an array whose entries are of these kinds, as NumPy's letters name them."""
+    """Raise TypeError unless x is an array with entries of these kinds.
+
+    `kinds` has the one-letter codes of NumPy, such as "iu" for integers. `dtype` replaces `expected` in the
+    message about a wrong dtype.
+    """
     if not is_array(x):
         raise wrong_kind(function, argument, x, expected)
     if x.dtype.kind not in kinds:
         raise wrong_dtype(function, argument, x, dtype or expected)
 
 
-def check_one_library(function: str, arguments: Mapping[str, Any]) -> None:
-    """Refuse arrays of CuPy beside arrays of NumPy: some would be copied to the GPU in silence."""
-    if "cupy" not in sys.modules:
-        return
-    found = (end for name, value in arguments.items() for end in ends(name, value))
-    arrays = [(path, "NumPy" if isinstance(x, np.ndarray) else "CuPy") for path, x in found if is_array(x)]
-    for path, library in arrays:
-        first, expected = arrays[0]
-        if library != expected:
-            words = f"an array of {library}; expected one of {expected} like {first}"
-            raise TypeError(f"{function}: {path} is {words} (to_backend and to_numpy move arrays)")
-
-
-def check_shape(function: str, argument: str, x: Any, letters: Letters, sizes: Mapping[str, int]) -> None:
-    """Refuse an array whose axes are not `letters`; a first "..." is any leading axes.
-
-    `sizes` gives the length of an axis by its letter; a letter without a size stands for any length, 0 only
-    for the letters T and S: a sequence can be empty, a row cannot.
-    """
-    if not _fits(x.shape, letters, sizes):
-        raise wrong_shape(function, argument, x, _expected(letters, sizes, empty=0 in x.shape))
-
-
-def _fits(shape: tuple[int, ...], letters: Letters, sizes: Mapping[str, int]) -> bool:
-    if letters and letters[0] == "...":
-        n = len(letters) - 1
-        letters, shape = letters[1:], shape[-n:] if n else ()
-    if len(shape) != len(letters):
-        return False
-    found = dict(sizes)  # and what the shape itself says of a letter that comes twice
-    for length, letter in zip(shape, letters, strict=True):
-        expected = int(letter) if letter.isdigit() else found.setdefault(letter, length)
-        if length != expected or (length == 0 and letter not in sizes and letter[0] not in "TS"):
-            return False
-    return True
-
-
-def _expected(letters: Letters, sizes: Mapping[str, int], empty: bool) -> str:
-    """`(..., T, d_model) with d_model=8`"""
-    inside = ", ".join(letters) + ("," if len(letters) == 1 else "")
-    known = [
-        f"{letter}={sizes[letter]}" if letter in sizes else f"{letter} of at least 1"
-        for letter in dict.fromkeys(letters)
-        if letter in sizes or (empty and letter[0] not in ".TS")
-    ]
-    return f"({inside})" + (f" with {', '.join(known)}" if known else "")
-
-
-def check_that(function: str, argument: str, value: Any, holds: Callable[[Any], bool], expected: str) -> None:
-    """Refuse a value of another kind than expected."""
-    if not holds(value):
-        raise wrong_kind(function, argument, value, expected)
-
-
-def check_kind(function: str, argument: str, value: Any, kind: type) -> None:
-    """Refuse anything that is not of this very type: another function's cache, a plain tuple, a dict."""
-    check_that(function, argument, value, lambda value: type(value) is kind, article(kind.__name__))
-
-
-def check_d_output(
-    function: str, argument: str, d_output: Any, shape: Any, dtype: Any, like: str = "the forward's output"
-) -> None:
-    """Refuse an upstream gradient that has not exactly the shape and dtype of the forward's output."""
-    check_float(function, argument, d_output, dtype, like)
-    if d_output.shape != shape:
-        raise wrong_shape(function, argument, d_output, f"{shape} like {like}")
-
-
-def check_broadcast(function: str, argument: str, x: Any, letters: Letters, shape: tuple[int, ...]) -> None:
-    """Refuse a mask or bias that does not stretch to this shape, or that would add a batch axis to it.
-
-    A length of -1 is not known.
-    """
-    axes = zip(reversed(x.shape), reversed(shape), strict=False)
-    if len(x.shape) > len(shape) or any(length not in (1, full) and full >= 0 for length, full in axes):
-        expected = f"one that broadcasts to ({', '.join(letters)}) = {shape}"
-        raise wrong_shape(function, argument, x, expected)
-
-
 def check_ids(function: str, argument: str, ids: Any) -> None:
-    """Refuse anything but an array of integers."""
+    """Raise TypeError unless ids is an array of integers."""
     check_entries(function, argument, ids, "iu", "an array of integers")
 
 
-def check_id_range(function: str, argument: str, ids: Any, vocab_size: int) -> None:
-    """Refuse ids that name no row; NumPy would read -1 as the last word. Looks at values on the host only."""
-    if not isinstance(ids, np.ndarray) or ids.size == 0 or (ids.min() >= 0 and ids.max() < vocab_size):
-        return
-    wrong = ids[(ids < 0) | (ids >= vocab_size)][0]
-    raise ValueError(
-        f"{function}: {argument} holds {wrong}; expected ids from 0 to {vocab_size - 1}, the vocabulary"
-    )
-
-
 def check_numbers(function: str, argument: str, x: Any) -> None:
-    """Refuse anything but an array of integers or floats, finite ones where NumPy can look at them."""
+    """Raise an error unless x is an array of finite integers or floats."""
     check_entries(function, argument, x, "iuf", "an array of numbers")
+    check_finite(function, argument, x)
+
+
+def check_finite(function: str, argument: str, x: Any) -> None:
+    """Raise ValueError if a NumPy array has an entry that is NaN or infinite.
+
+    An array on a GPU is not checked, because the check would have to wait for the GPU.
+    """
     if isinstance(x, np.ndarray) and not np.isfinite(x).all():
         raise ValueError(f"{function}: {argument} holds NaN or infinity; expected finite numbers")
 
 
+def check_one_library(function: str, arguments: Mapping[str, Any]) -> None:
+    """Raise TypeError if the arguments mix arrays of NumPy and of CuPy.
+
+    CuPy would copy the arrays of NumPy to the GPU without a warning.
+    """
+    if "cupy" not in sys.modules:
+        return
+    first_path = first_library = ""
+    for name, value in arguments.items():
+        for path, x in ends(name, value):
+            if not is_array(x):
+                continue
+            library = "NumPy" if isinstance(x, np.ndarray) else "CuPy"
+            if not first_path:
+                first_path, first_library = path, library
+            if library != first_library:
+                problem = f"an array of {library}; expected one of {first_library} like {first_path}"
+                raise TypeError(f"{function}: {path} is {problem} (to_backend and to_numpy move arrays)")
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+def check_shape(
+    function: str, argument: str, x: Any, names: DimensionNames, sizes: Mapping[str, int]
+) -> None:
+    """Raise ValueError unless the axes of x fit the dimension names.
+
+    A first name "..." allows any number of leading axes. `sizes` has the known lengths by dimension name. A
+    dimension without a known size may have any length. The length is 0 only for names that begin with T or
+    S: a sequence can be empty, a row cannot.
+    """
+    if not _fits(x.shape, names, sizes):
+        raise wrong_shape(function, argument, x, _expected_shape(names, sizes, is_empty=0 in x.shape))
+
+
+def _fits(shape: tuple[int, ...], names: DimensionNames, sizes: Mapping[str, int]) -> bool:
+    """Return whether a shape fits the dimension names."""
+    if names and names[0] == "...":
+        names = names[1:]
+        shape = shape[-len(names) :] if names else ()
+    if len(shape) != len(names):
+        return False
+    known_sizes = dict(sizes)  # a name that occurs twice in the shape gets its size from the first axis
+    for length, name in zip(shape, names, strict=True):
+        expected = int(name) if name.isdigit() else known_sizes.setdefault(name, length)
+        if length != expected:
+            return False
+        if length == 0 and name not in sizes and not may_be_empty(name):
+            return False
+    return True
+
+
+def may_be_empty(name: str) -> bool:
+    """Return whether a dimension may have length 0: the length of a sequence may, the length of a row not."""
+    return name[0] in "TS"
+
+
+def _expected_shape(names: DimensionNames, sizes: Mapping[str, int], is_empty: bool) -> str:
+    """Return the expected shape for a message: `(..., T, d_model) with d_model=8`."""
+    conditions = []
+    for name in dict.fromkeys(names):  # each name once
+        if name in sizes:
+            conditions.append(f"{name}={sizes[name]}")
+        elif is_empty and name != "..." and not may_be_empty(name):
+            conditions.append(f"{name} of at least 1")
+    trailing_comma = "," if len(names) == 1 else ""
+    shape = f"({', '.join(names)}{trailing_comma})"
+    return f"{shape} with {', '.join(conditions)}" if conditions else shape
+
+
+def check_same_shape(function: str, argument: str, x: Any, shape: Any, like: str) -> None:
+    """Raise ValueError unless x has exactly this shape, which is the shape of `like`."""
+    if x.shape != shape:
+        raise wrong_shape(function, argument, x, f"{shape} like {like}")
+
+
+def check_broadcast(
+    function: str, argument: str, x: Any, names: DimensionNames, shape: tuple[int, ...]
+) -> None:
+    """Raise ValueError unless x broadcasts to the shape without adding an axis to it.
+
+    A length of -1 in the shape is an unknown length.
+    """
+    has_too_many_axes = len(x.shape) > len(shape)
+    # Broadcasting compares the axes from the last one on. The shape may have more axes in front.
+    axes = zip(reversed(x.shape), reversed(shape), strict=False)
+    has_wrong_length = any(length not in (1, full) and full >= 0 for length, full in axes)
+    if has_too_many_axes or has_wrong_length:
+        expected = f"one that broadcasts to ({', '.join(names)}) = {shape}"
+        raise wrong_shape(function, argument, x, expected)
+
+
+# --- numbers and ids ------------------------------------------------------------------------------
+
+
+def check_id_range(function: str, argument: str, ids: Any, vocab_size: int) -> None:
+    """Raise ValueError if a NumPy array has an id outside the vocabulary.
+
+    NumPy would read the id -1 as the last row of the embedding matrix. An array on a GPU is not checked.
+    """
+    if not isinstance(ids, np.ndarray) or ids.size == 0:
+        return
+    if ids.min() < 0 or ids.max() >= vocab_size:
+        first_wrong_id = ids[(ids < 0) | (ids >= vocab_size)][0]
+        raise ValueError(
+            f"{function}: {argument} holds {first_wrong_id}; "
+            f"expected ids from 0 to {vocab_size - 1}, the vocabulary"
+        )
+
+
 def check_integer(function: str, argument: str, value: Any, minimum: int = -LARGEST) -> None:
-    """Refuse a number that is not whole (2.0 and True are not integers here), too small or beyond 2^53."""
+    """Raise an error unless value is an integer from `minimum` to 2**53. 2.0 and True are not integers."""
     if isinstance(value, bool) or not isinstance(value, _INTEGERS):
         raise wrong_kind(function, argument, value, "an integer")
     if not minimum <= value <= LARGEST:
@@ -163,25 +205,48 @@ def check_number(
     below: float = math.inf,
     maximum: float = math.inf,
 ) -> None:
-    """Refuse anything but a finite real number with above < value < below and minimum <= value <= maximum."""
+    """Raise an error unless value is a finite real number within the bounds.
+
+    The bounds are above < value < below and minimum <= value <= maximum.
+    """
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise wrong_kind(function, argument, value, "a number")
-    if not (_is_finite(value) and above < value < below and minimum <= value <= maximum):
+    is_within_bounds = above < value < below and minimum <= value <= maximum
+    if not (_is_finite(value) and is_within_bounds):
         bounds = {">": above, ">=": minimum, "<": below, "<=": maximum}
-        words = [f"{sign} {bound:g}" for sign, bound in bounds.items() if math.isfinite(bound)]
-        expected = " and ".join(["a finite number", *words])
+        conditions = [f"{sign} {bound:g}" for sign, bound in bounds.items() if math.isfinite(bound)]
+        expected = " and ".join(["a finite number", *conditions])
         raise ValueError(f"{function}: {argument} is {number_of(value)}; expected {expected}")
 
 
 def _is_finite(value: Any) -> bool:
+    """Return whether a number is finite as a float."""
     try:
         return math.isfinite(value)
-    except OverflowError:  # an int that no float can hold
+    except OverflowError:  # the integer is too large for a float
         return False
 
 
+# --- other values ---------------------------------------------------------------------------------
+
+
+def check_that(function: str, argument: str, value: Any, holds: Callable[[Any], bool], expected: str) -> None:
+    """Raise TypeError unless holds(value)."""
+    if not holds(value):
+        raise wrong_kind(function, argument, value, expected)
+
+
+def check_kind(function: str, argument: str, value: Any, kind: type) -> None:
+    """Raise TypeError unless the type of value is exactly `kind`.
+
+    This rejects the cache of another function, and a plain tuple or a dict instead of parameters.
+    """
+    if type(value) is not kind:
+        raise wrong_kind(function, argument, value, article(kind.__name__))
+
+
 def check_choice(function: str, argument: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Refuse a word that is not one of the choices."""
+    """Raise an error unless value is one of the strings in `choices`."""
     expected = f"one of {', '.join(map(repr, choices))}"
     if not isinstance(value, str):
         raise wrong_kind(function, argument, value, expected)
@@ -190,39 +255,51 @@ def check_choice(function: str, argument: str, value: Any, choices: tuple[str, .
 
 
 def check_callable(function: str, argument: str, value: Any) -> None:
-    """Refuse what cannot be called."""
-    check_that(function, argument, value, callable, "a function")
+    """Raise TypeError unless value can be called."""
+    if not callable(value):
+        raise wrong_kind(function, argument, value, "a function")
 
 
 def check_generator(function: str, argument: str, rng: Any) -> None:
-    """Refuse a source of random numbers other than a numpy.random.Generator."""
-    expected = "a numpy.random.Generator, for example np.random.default_rng(0)"
-    check_that(function, argument, rng, lambda rng: isinstance(rng, np.random.Generator), expected)
+    """Raise TypeError unless rng is a numpy.random.Generator."""
+    if not isinstance(rng, np.random.Generator):
+        expected = "a numpy.random.Generator, for example np.random.default_rng(0)"
+        raise wrong_kind(function, argument, rng, expected)
+
+
+def is_bool(value: Any) -> bool:
+    """Return whether value is True or False."""
+    return isinstance(value, bool)
 
 
 def is_library(xp: Any) -> bool:
-    """Whether this is an array library."""
+    """Return whether xp is an array library: NumPy, or a module with an array type."""
     return xp is np or (isinstance(xp, ModuleType) and hasattr(xp, "ndarray"))
 
 
 def names_floats(dtype: Any) -> bool:
-    """Whether new arrays of this dtype would be of float32 or float64."""
+    """Return whether dtype is float32 or float64, in any form that NumPy accepts for new arrays."""
+    # np.dtype accepts too much: None, and every object with an attribute `dtype`.
+    if not isinstance(dtype, type | str | np.dtype):
+        return False
     with suppress(TypeError, ValueError):
-        # np.dtype takes None, and anything that has a dtype, for one
-        return isinstance(dtype, type | str | np.dtype) and np.dtype(dtype) in FLOATS
+        return np.dtype(dtype) in FLOATS
     return False
 
 
+# --- errors ---------------------------------------------------------------------------------------
+
+
 def wrong_kind(function: str, argument: str, value: Any, expected: str) -> TypeError:
-    """The error that says what was received in place of what."""
+    """Return the error about a value of the wrong type."""
     return TypeError(f"{function}: {argument} is {kind_of(value)}; expected {expected}")
 
 
 def wrong_dtype(function: str, argument: str, x: Any, expected: str) -> TypeError:
-    """The same of an array's dtype."""
+    """Return the error about an array of the wrong dtype."""
     return TypeError(f"{function}: {argument} has dtype {x.dtype}; expected {expected}")
 
 
 def wrong_shape(function: str, argument: str, x: Any, expected: str) -> ValueError:
-    """The same of its shape."""
+    """Return the error about an array of the wrong shape."""
     return ValueError(f"{function}: {argument} has shape {x.shape}; expected {expected}")

@@ -1,4 +1,4 @@
-"""Where files are written: asked before any work is done, so that none is lost; and all of them, or none."""
+"""Check the path of an output before any work is done, and write several files completely or not at all."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -6,50 +6,92 @@ from pathlib import Path
 
 
 def place_for(name: str | os.PathLike[str], *kinds: str) -> Path:
-    """Where a file is to be written, whose name ends in one of the kinds, if some are given.
+    """Return the path of an output file after a check that the file can be written.
 
-    Raises ValueError for a folder, another kind, and where no file can be made, FileNotFoundError where
-    there is no folder for it.
+    Parameters
+    ----------
+    name : str or path
+        The path of the file, which may exist already.
+    kinds : str
+        The allowed suffixes, such as ".html". Without them, every suffix is allowed.
+
+    Returns
+    -------
+    path : Path
+
+    Raises
+    ------
+    ValueError
+        If the path is a folder or a device, has another suffix, or cannot be written.
+    FileNotFoundError
+        If the folder of the file does not exist.
     """
     path = Path(name)
     if path.exists() and not path.is_file():
-        raise ValueError(f"{str(name)!r} is {'a folder' if path.is_dir() else 'a device'}; expected a file")
+        kind = "a folder" if path.is_dir() else "a device"
+        raise ValueError(f"{str(name)!r} is {kind}; expected a file")
     if kinds and path.suffix.lower() not in kinds:
-        one_of = "one of " * (len(kinds) > 1)
+        one_of = "one of " if len(kinds) > 1 else ""
         raise ValueError(f"{path.name!r} should end in {one_of}{', '.join(kinds)}")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {str(path.parent)!r}")
-    return _writable(path, path.parent)
+    return _check_writable(path, path.parent)
 
 
 def folder_for(name: str | os.PathLike[str], files: Iterable[str] = ()) -> Path:
-    """The same for a folder and for these files in it; if it is not there, it will be made."""
+    """Return the path of an output folder after a check that the folder and these files can be written.
+
+    The folder need not exist, because `write_files` creates it.
+
+    Parameters
+    ----------
+    name : str or path
+        The path of the folder.
+    files : names
+        The files that will be written in the folder.
+
+    Returns
+    -------
+    path : Path
+
+    Raises
+    ------
+    ValueError
+        If the folder or one of the files cannot be written.
+    """
     path = Path(name)
-    first = next(above for above in (path, *path.absolute().parents) if above.exists())
-    if not first.is_dir():
-        raise ValueError(f"{str(first)!r} is a file; expected a folder")
-    for file in (path / file for file in files if (path / file).exists()):
-        place_for(file)
-    return _writable(path, first)
+    existing = [folder for folder in (path, *path.absolute().parents) if folder.exists()]
+    nearest = existing[0]
+    if not nearest.is_dir():
+        raise ValueError(f"{str(nearest)!r} is a file; expected a folder")
+    for file in files:
+        if (path / file).exists():
+            place_for(path / file)
+    return _check_writable(path, nearest)
 
 
-def _writable(path: Path, folder: Path) -> Path:
+def _check_writable(path: Path, folder: Path) -> Path:
+    """Return the path; raise ValueError if the folder, which is the path itself or above it, is read-only."""
     if not os.access(folder, os.W_OK):
         raise ValueError(f"{str(path)!r} cannot be written; choose another place")
     return path
 
 
 def write_files(files: Mapping[Path, str | bytes]) -> list[Path]:
-    """All of them, or after an error none, in folders that are made; returns where they are."""
-    parts = {file: file.with_name(f".{file.name}.{os.getpid()}.part") for file in files}
+    """Write all files, or none of them if an error occurs, and return their paths.
+
+    Missing folders are created. Each file is first written under a temporary name in its folder.
+    """
+    temporary_files = {file: file.with_name(f".{file.name}.{os.getpid()}.part") for file in files}
     try:
         for file, content in files.items():
             file.parent.mkdir(parents=True, exist_ok=True)
-            whole = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
-            parts[file].write_bytes(whole)
-        for file, part in parts.items():
-            part.replace(file)
+            if isinstance(content, str):
+                content = content.encode("utf-8", "backslashreplace")
+            temporary_files[file].write_bytes(content)
+        for file, temporary_file in temporary_files.items():
+            temporary_file.replace(file)
     finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)
+        for temporary_file in temporary_files.values():
+            temporary_file.unlink(missing_ok=True)
     return list(files)

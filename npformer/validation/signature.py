@@ -1,41 +1,59 @@
-"""The signature is the check: `checked` holds a call to the shapes, ranges and choices that stand in it.
+"""The decorator `checked`: each call of a function is checked against the function's signature.
 
     @checked
     def linear(x: Float[Array, "... d_in"], W: Float[Array, "d_in d_out"]): ...
 
-A letter has one length in a call, a digit is a length, "..." is the same leading axes wherever it stands.
-Only lengths that begin with T or S may be 0: a sequence can be empty, a row cannot. Parameters are checked
-field by field; a config gives the letters their lengths; a cache tells the shape of the gradient.
+A dimension name has one length in a call. A digit is a length. "..." means the same leading axes in every
+argument. Only lengths whose names begin with T or S may be 0: a sequence can be empty, a row cannot.
+Parameters are checked field by field. A config gives the lengths of its dimensions. A cache gives the shape
+of the gradient.
 
-Behind every annotation stands a `Rule`; annotations.py has those of arrays and numbers. Its `ask` looks at a
-value and returns nothing, or raises in the words of validate.py. A `Call` remembers what the arguments have
-told so far. The functions inside the package call each other directly: a call is checked once, at the door.
-Of a call that looks (`glance`) like one that has passed, only what depends on values in arrays is asked.
+Each annotation has a `Rule` (`call`), which raises an error with a message from `checks`. A `Call` records
+the sizes of the arguments. The functions inside the package call each other without checks: a call is
+checked once, where the user calls the package. A call with the cache key of an earlier accepted call skips
+all checks except those that read the values in arrays.
 """
 
 import functools
+import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from types import ModuleType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar, Union, get_args, get_origin
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from npformer.arrays import with_arrays
-from npformer.validation import checks as validate
-from npformer.validation.checks import Letters as Letters
+from npformer.validation import checks
+from npformer.validation.annotation_reader import Signature, read_signature, to_rule
+from npformer.validation.cache_key import cache_key
+from npformer.validation.call import Call, Place, checked_places
 
 F = TypeVar("F", bound=Callable[..., Any])
-MOST = 100  # looks that are remembered of a function
+MAX_KEYS = 100  # the number of cache keys that are kept for one function
 
 
 def checked(body: F) -> F:
-    """The same function, but each call is held to the signature first.
+    """Return the same function, which first checks the arguments of each call against its signature.
 
-    NumPy's warnings about overflow and the like are off inside: an infinity or a NaN shows in the result.
+    The function runs with NumPy's warnings about overflow and similar events switched off. An infinity or a
+    NaN shows in the result.
 
+    The traceback of a rejected call ends in the line of the caller. With the environment variable
+    NPFORMER_FULL_TRACEBACK=1, the traceback continues to the check that raised the error.
+
+    Parameters
+    ----------
+    body : function
+        Its annotations must not be strings, so `from __future__ import annotations` is not possible.
+
+    Returns
+    -------
+    wrapper : function
+        It has the name, docstring and signature of `body`. It raises TypeError for an argument of the wrong
+        type or dtype, and ValueError for a wrong shape or value.
+
+    Examples
+    --------
     >>> from npformer import Float
     >>> @checked
     ... def dot(a: Float[np.ndarray, "n"], b: Float[np.ndarray, "n"]) -> float:
@@ -44,329 +62,169 @@ def checked(body: F) -> F:
     Traceback (most recent call last):
     ValueError: dot: b has shape (4,); expected (n,) with n=3
     """
-    positional = body.__code__.co_varnames[: body.__code__.co_argcount]
-    quiet = np.errstate(all="ignore")(body)
-    read = functools.cache(functools.partial(read_signature, body))  # at the first call: imports stay quick
-    passed: dict[tuple[Any, ...] | None, dict[str, int]] = {}  # what the calls that passed looked like
+    body_without_warnings = np.errstate(all="ignore")(body)
+    signature_of_body = functools.cache(functools.partial(read_signature, body))  # keeps the import fast
+    accepted: dict[tuple[Any, ...] | None, dict[str, int]] = {}  # the sizes of accepted calls by cache key
 
     @functools.wraps(body)
-    def door(*args: Any, **kwargs: Any) -> Any:
-        signature = read()
-        look = look_of(args, kwargs) if signature.is_seen else None
-        letters = passed.get(look)
-        if look is None:
-            args, kwargs = tuple(map(plain, args)), {name: plain(value) for name, value in kwargs.items()}
-        if letters is None or signature.of_values or "cupy" in sys.modules:
-            arguments = dict(zip(positional, args, strict=False)) | kwargs
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        signature = signature_of_body()
+        key = cache_key(args, kwargs) if signature.has_cache_key else None
+        sizes = accepted.get(key)
+        if key is None:
+            args = tuple(to_python_integers(value) for value in args)
+            kwargs = {name: to_python_integers(value) for name, value in kwargs.items()}
+        if sizes is None or signature.reads_values or "cupy" in sys.modules:
+            arguments = dict(zip(signature.positional, args, strict=False)) | kwargs
             try:
-                letters = check_call(body.__name__, signature, arguments, letters)
+                sizes = check_call(body.__name__, signature, arguments, sizes)
             except (TypeError, ValueError) as error:
-                raise error.with_traceback(None) from None  # the caller's line says where, the message what
-            if look is not None:
-                remember(look, letters, passed)
-        return with_arrays(quiet(*args, **kwargs))
+                if os.environ.get("NPFORMER_FULL_TRACEBACK") == "1":
+                    raise
+                raise error.with_traceback(None) from None
+            remember(key, sizes, accepted)
+        return with_arrays(body_without_warnings(*args, **kwargs))
 
-    door.__module__ = "npformer"  # where pickle finds it
-    return door  # type: ignore[return-value]
-
-
-def remember(look: Any, letters: dict[str, int], passed: dict[Any, dict[str, int]]) -> None:
-    """Keep a look, and not more than MOST of them."""
-    if len(passed) >= MOST:
-        passed.clear()
-    passed[look] = letters
+    wrapper.__module__ = "npformer"  # pickle looks for the function there
+    return wrapper  # type: ignore[return-value]
 
 
-def check_value(function: str, argument: str, value: Any, annotation: Any) -> None:
-    """What an annotation asks, of one value: for what does not come as an argument, such as a file's."""
-    ask_all(Call(function, {argument: value}, {}), [*walk(argument, to_rule(annotation), value)])
+def to_python_integers(value: Any) -> Any:
+    """Return the value with NumPy integers replaced by Python integers, also in a config.
 
-
-@dataclass
-class Call:
-    """One call of a checked function, and what its arguments have told so far."""
-
-    function: str
-    arguments: dict[str, Any]
-    letters: dict[str, int]
-    leading: tuple[int, ...] = (-1,)  # what "..." stands for
-    leader: str = ""  # the argument that told it
-    dtype: Any = None
-    values: bool = False  # whether values in arrays are all that is asked
-
-    def refuse(self, words: str) -> NoReturn:
-        """Of a relation that does not hold."""
-        raise ValueError(f"{self.function}: {words}")
-
-
-Ask = Callable[[Any, str, Call], None]
-
-
-@dataclass(eq=False)
-class Rule:
-    """What an annotation asks of a value: `ask(value, name, call)` returns nothing or raises."""
-
-    text: str
-    ask: Ask
-    turn: int = 1  # 0: tells letters to all others; 2: needs the letters of others
-    letters: Letters | None = None  # of an array
-    inside: Callable[[str, Any], Iterable["Place"]] = lambda name, value: ()  # the places in a value
-    by_value: bool = False  # whether it depends on values in an array: so it is asked at every call
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def __or__(self, none: None) -> "Rule":
-        return optional(self)
-
-
-def by(check: Callable[..., None], *settings: Any, **more: Any) -> Ask:
-    """What a rule asks, by a check of validate.py."""
-    return lambda value, name, call: check(call.function, name, value, *settings, **more)
-
-
-Place = tuple[str, Rule, Any]  # params.W_1, what may stand there, what does
-
-
-class Signature(NamedTuple):
-    """What a function asks of its arguments."""
-
-    rules: list[tuple[str, Rule]]  # of each argument, in the order in which they are asked
-    is_seen: bool  # whether a glance at the arguments sees all that is asked but for values in arrays
-    of_values: bool  # whether anything is asked of these
-
-
-def read_signature(body: Callable[..., Any]) -> Signature:
-    """The rules of the arguments; of Any nobody knows what is asked, such as that it is like another."""
-    rules = {name: to_rule(a) for name, a in body.__annotations__.items() if name != "return"}
-    if "cache" in rules:
-        rules |= {name: gradient(rule) for name, rule in rules.items() if rule.letters is not None}
-    pairs = sorted(rules.items(), key=lambda pair: pair[1].turn)
-    return Signature(pairs, ANYTHING not in rules.values(), any(rule.by_value for rule in rules.values()))
-
-
-def look_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-    """What the rules ask of the arguments, but for values in arrays; None where more is to be asked.
-
-    Of an array shape and dtype as they are now; a setting behind its type, as True == 1 == 1.0; of a
-    generator its type; of a cache what it tells of its gradient. No array is kept.
+    np.int8(100) + 100 would overflow.
     """
-    seen: list[Any] = [*kwargs]
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, tuple) and any(isinstance(part, np.integer) for part in value):
+        return tuple.__new__(type(value), [to_python_integers(part) for part in value])
+    return value
+
+
+def remember(key: Any, sizes: dict[str, int], accepted: dict[Any, dict[str, int]]) -> None:
+    """Record the sizes of an accepted call under its cache key, if it has one; keep at most MAX_KEYS keys."""
+    if key is None:
+        return
+    if len(accepted) >= MAX_KEYS:
+        accepted.clear()
+    accepted[key] = sizes
+
+
+# --- checking one call ----------------------------------------------------------------------------
+
+
+def check_call(
+    function: str, signature: Signature, arguments: dict[str, Any], known_sizes: dict[str, int] | None
+) -> dict[str, int]:
+    """Check the arguments of a call, and return the sizes of their dimensions.
+
+    `known_sizes` are the sizes of an accepted call with the same cache key. With them, only the checks that
+    read the values in arrays are made.
+    """
+    call = Call(function, arguments, dict(known_sizes or {}))
+    with np.errstate(all="ignore"):
+        if not passes_checks(call, signature, only_of_values=known_sizes is not None):
+            # Repeat the checks in the order that gives the clearest message. One of them raises the error.
+            places = array_at_fault_last(function, checked_places(signature.rules, arguments), arguments)
+            call = Call(function, arguments)
+            for place in places:  # pragma: no branch
+                try:
+                    place.rule.check(place.value, place.path, call)
+                except KeyError:
+                    continue  # the check needs a size that only the array at fault records
+                except TypeError as error:
+                    mention_none(error, place, function)
+                    raise
+        checks.check_one_library(function, arguments)
+    return call.sizes
+
+
+def passes_checks(call: Call, signature: Signature, only_of_values: bool) -> bool:
+    """Make the checks of a call, and return whether all pass; record the sizes in `call`.
+
+    With `only_of_values`, only the checks that read the values in arrays are made.
+    """
+    rules = signature.rules
+    if only_of_values:
+        rules = [(name, rule) for name, rule in rules if rule.must_run_every_call]
     try:
-        return tuple(seen) if glance(args + tuple(kwargs.values()), seen) else None
-    except RecursionError:  # tuples in tuples without end
-        return None
-
-
-def glance(values: Iterable[Any], seen: list[Any]) -> bool:
-    """Write down how the values look; False where one is of a kind that is not known here."""
-    for value in values:
-        kind = type(value)
-        if kind is np.ndarray:
-            seen.append(value.shape)
-            seen.append(value.dtype)
-            continue
-        seen.append(kind)
-        if kind in SETTINGS:
-            seen.append(value)
-        elif isinstance(value, tuple):
-            parts = [getattr(value, field) for field in TOLD[kind]] if kind in TOLD else value
-            seen.append(len(parts))
-            if not glance(parts, seen):
-                return False
-        elif kind is not np.random.Generator:
-            return False
+        for path, rule, value in checked_places(rules, call.arguments):
+            if rule.reads_values or not only_of_values:
+                rule.check(value, path, call)
+    except (TypeError, ValueError):
+        return False
     return True
 
 
-@np.errstate(all="ignore")
-def check_call(
-    function: str, signature: Signature, arguments: dict[str, Any], letters: dict[str, int] | None
-) -> dict[str, int]:
-    """Ask every argument that was given; where the letters are known, of values only. Returns the letters."""
-    call = Call(function, arguments, dict(letters or {}))
-    call.values = letters is not None
-    rules = [(name, rule) for name, rule in signature.rules if name in arguments]
-    asked = [pair for pair in rules if pair[1].by_value] if call.values else rules
-    try:
-        ask_all(call, [place for pair in asked for place in walk(*pair, arguments[pair[0]])])
-    except (TypeError, ValueError):
-        blame(call, [place for pair in rules for place in walk(*pair, arguments[pair[0]])])
-        raise
-    validate.check_one_library(function, arguments)
-    return call.letters
+def mention_none(error: TypeError, place: Place, function: str) -> None:
+    """Say in the message about an optional value of the wrong type that None is accepted too."""
+    message = str(error)
+    is_about_the_type = message.startswith(f"{function}: {place.path} is ")  # not about the dtype
+    if place.rule.is_optional and is_about_the_type:
+        error.args = (message.replace("; expected ", "; expected None or ", 1),)
 
 
-def walk(name: str, rule: Rule, value: Any) -> Iterator[Place]:
-    """A place, and then those inside it: params, params.W_1 and so on."""
-    yield name, rule, value
-    for place in rule.inside(name, value):
-        yield from walk(*place)
-
-
-def ask_all(call: Call, places: Iterable[Place], *ignored: type[Exception]) -> None:
-    """What may stand in each place."""
-    for name, rule, value in places:
-        if rule.by_value or not call.values:
-            with suppress(*ignored):
-                rule.ask(value, name, call)
-
-
-def blame(call: Call, places: list[Place]) -> None:
-    """Name the array without which the others agree: an empty one, the last with leading axes, the last."""
-    later = iter(places)
-    with suppress(Exception):
-        ask_all(Call(call.function, call.arguments, {}), later)
-    asked = places[: len(places) - len([*later])]  # what comes after the first refusal is not to blame
-    arrays = [place for place in reversed(asked) if place[1].letters and validate.is_array(place[2])]
-    arrays.sort(key=lambda place: (0 not in place[2].shape, "..." not in (place[1].letters or ())))
-    for name, _, _ in arrays:
-        others = Call(call.function, call.arguments, {})
+def check_value(function: str, argument: str, value: Any, annotation: Any) -> None:
+    """Check one value that is not an argument, such as a number in a file, against an annotation."""
+    call = Call(function, {argument: value})
+    for place in checked_places([(argument, to_rule(annotation))], call.arguments):
         try:
-            ask_all(others, [place for place in places if place[0] != name], KeyError)  # of what is left out
-        except Exception:  # also where a relation looks at what is not as it should be
-            continue
-        ask_all(others, [place for place in places if place[0] == name], KeyError)
-
-
-def to_rule(annotation: Any) -> Rule:
-    """The rule that an annotation stands for."""
-    origin, parts = get_origin(annotation), get_args(annotation)
-    if isinstance(annotation, str):
-        raise TypeError(f"{annotation!r} cannot be read: `checked` needs annotations without __future__")
-    if isinstance(annotation, Rule):
-        return annotation
-    if origin is Annotated:
-        return all_of(str(annotation), [to_rule(parts[0]), *(p for p in parts[1:] if isinstance(p, Rule))])
-    if origin in (Union, UnionType):
-        return optional(to_rule(parts[0])) if parts[1:] == (type(None),) else ANYTHING
-    if origin is Literal:
-        return Rule(str(annotation), by(validate.check_choice, parts))
-    if origin is tuple and parts[1:] == (...,):
-        return each(to_rule(parts[0]))
-    if hasattr(annotation, "_fields"):
-        return (cache_rule if annotation.__name__.endswith("Cache") else fields_rule)(annotation)
-    return PLAIN.get(annotation, ANYTHING)
-
-
-def all_of(text: str, rules: list[Rule]) -> Rule:
-    """Several rules for one value: the first one, those for what is in it, the others."""
-    first, *more = [rule for rule in rules if rule is not ANYTHING] or [ANYTHING]
-
-    def ask(value: Any, name: str, call: Call) -> None:
-        if first.by_value or not call.values:
-            first.ask(value, name, call)
-
-    def inside(name: str, value: Any) -> list[Place]:
-        return [*first.inside(name, value), *((name, rule, value) for rule in more)]
-
-    turn, by_value = max(rule.turn for rule in rules), any(rule.by_value for rule in rules)
-    return replace(first, text=text, ask=ask, turn=turn, inside=inside, by_value=by_value)
-
-
-def optional(rule: Rule) -> Rule:
-    """The same, or None."""
-
-    def ask(value: Any, name: str, call: Call) -> None:
-        try:
-            if value is not None:
-                rule.ask(value, name, call)
+            place.rule.check(place.value, place.path, call)
         except TypeError as error:
-            if not str(error).startswith(f"{call.function}: {name} is "):  # but has another dtype
-                raise
-            raise TypeError(str(error).replace("; expected ", "; expected None or ", 1)) from None
-
-    return replace(
-        rule,
-        text=f"{rule} | None",
-        ask=ask,
-        inside=lambda name, value: () if value is None else rule.inside(name, value),
-    )
+            mention_none(error, place, function)
+            raise
 
 
-def each(rule: Rule) -> Rule:
-    """A tuple of them: the blocks of a stack."""
-
-    def inside(name: str, value: Any) -> list[Place]:
-        return [(f"{name}.{i}", rule, part) for i, part in enumerate(value if type(value) is tuple else ())]
-
-    return replace(of_kind(tuple), text=f"tuple[{rule}, ...]", inside=inside, by_value=rule.by_value)
+# --- the array at fault ---------------------------------------------------------------------------
 
 
-def fields_rule(kind: Any) -> Rule:
-    """A NamedTuple of this very type, asked field by field: parameters, or a config, which tells letters."""
-    rules = [to_rule(annotation) for annotation in kind.__annotations__.values()]
+def array_at_fault_last(function: str, places: list[Place], arguments: dict[str, Any]) -> list[Place]:
+    """Return the places in an order in which the first error names the array at fault.
 
-    def inside(name: str, value: Any) -> list[Place]:
-        rows = zip(kind._fields, rules, value, strict=True) if type(value) is kind else ()
-        return [(f"{name}.{field}", rule, part) for field, rule, part in rows]
-
-    turn = 0 if kind.__name__.endswith("Config") else 1
-    return replace(of_kind(kind), turn=turn, inside=inside, by_value=any(rule.by_value for rule in rules))
-
-
-def of_kind(kind: type) -> Rule:
-    """A value of this very type."""
-    return Rule(kind.__name__, by(validate.check_kind, kind))
-
-
-def cache_rule(kind: Any) -> Rule:
-    """A cache of this very type; the first arrays with a letter tell it and the dtype of the gradient."""
-    told: dict[str, Letters] = {}
-    for field, annotation in kind.__annotations__.items():
-        letters = to_rule(annotation).letters or ()
-        if not {letter for known in told.values() for letter in known}.issuperset(letters):
-            told[field] = letters
-    TOLD[kind] = (*told, "dtype") if "dtype" in kind.__annotations__ else tuple(told)
-
-    def ask(cache: Any, name: str, call: Call) -> None:
-        validate.check_kind(call.function, name, cache, kind)
-        call.dtype = getattr(cache, "dtype", None)
-        for field, letters in told.items():
-            value = getattr(cache, field)
-            is_shape = isinstance(value, tuple)
-            learn(letters, value if is_shape else value.shape, field, call)
-            if call.dtype is None and not is_shape and value.dtype in validate.FLOATS:
-                call.dtype = value.dtype
-
-    return Rule(kind.__name__, ask, turn=0)
+    Arrays can contradict each other. Then the first error in the order of the signature may name a correct
+    array: if x is wrong, the check of W after it fails. The array at fault is the one without which all other
+    values agree. Its places come last. Without such an array, the order stays as it is.
+    """
+    for path in suspects(function, places, arguments):
+        its_places = [place for place in places if place.path == path]
+        other_places = [place for place in places if place.path != path]
+        n_passed = count_passed(function, other_places + its_places, arguments)
+        is_at_fault = len(other_places) <= n_passed < len(places)
+        if is_at_fault:
+            return other_places + its_places
+    return places
 
 
-def gradient(rule: Rule) -> Rule:
-    """An array of exactly the shape and dtype of the forward's output, which the cache tells."""
+def suspects(function: str, places: list[Place], arguments: dict[str, Any]) -> list[str]:
+    """Return the paths of the arrays that may be at fault, the most suspicious one first.
 
-    def ask(dy: Any, name: str, call: Call) -> None:
-        validate.check_d_output(call.function, name, dy, shape_of(rule.letters or (), call), call.dtype)
+    Only arrays up to the first error are suspects. Empty arrays come first, then arrays with leading axes.
+    Otherwise a later array comes before an earlier one.
+    """
+    n_passed = count_passed(function, places, arguments)
+    checked = places[: n_passed + 1]
+    arrays = [place for place in checked if place.rule.dimension_names and checks.is_array(place.value)]
 
-    return Rule(str(rule), ask)
+    def suspicion(place: Place) -> tuple[bool, bool]:
+        is_empty = 0 in place.value.shape
+        has_leading_axes = "..." in (place.rule.dimension_names or ())
+        return is_empty, has_leading_axes
 
-
-def shape_of(letters: Letters, call: Call) -> tuple[int, ...]:
-    """The shape that the letters stand for, -1 where it is not known yet."""
-    parts = [call.leading if x == "..." else (call.letters.get(x, -1),) for x in letters]
-    return tuple(n for part in parts for n in part)
-
-
-def learn(letters: Letters, shape: tuple[int, ...], name: str, call: Call) -> None:
-    """Remember what a shape says of its letters."""
-    has_leading = letters[:1] == ("...",)
-    rest = len(shape) - len(letters) + has_leading
-    call.letters.update(zip(letters[has_leading:], shape[rest:], strict=True))
-    if has_leading and not call.leader:
-        call.leading, call.leader = shape[:rest], name
+    arrays.sort(key=suspicion)
+    return [place.path for place in reversed(arrays)]
 
 
-def plain(value: Any) -> Any:
-    """NumPy's integers, also in a config, are Python's from the door on: np.int8(100) + 100 is too large."""
-    if isinstance(value, tuple) and any(isinstance(part, np.integer) for part in value):
-        return tuple.__new__(type(value), map(plain, value))
-    return int(value) if isinstance(value, np.integer) else value
+def count_passed(function: str, places: list[Place], arguments: dict[str, Any]) -> int:
+    """Return how many places pass their checks before the first error.
 
-
-TOLD: dict[type, Letters] = {}  # of a kind of cache the fields that tell what its gradient must be
-SETTINGS = {int, float, bool, str, type(None), type, ModuleType, *map(type, validate.FLOATS)}
-ANYTHING = Rule("Any", lambda value, name, call: None)
-PLAIN = {  # what stands behind annotations of Python's own
-    bool: Rule("bool", by(validate.check_that, lambda value: isinstance(value, bool), "True or False")),
-    ModuleType: Rule("xp", by(validate.check_that, validate.is_library, "an array library, numpy or cupy")),
-}
+    A check that needs an unknown size passes, because only the array at fault may record that size.
+    """
+    call = Call(function, arguments)
+    for n_passed, (path, rule, value) in enumerate(places):
+        try:
+            rule.check(value, path, call)
+        except KeyError:
+            continue
+        except Exception:  # a relation may fail in another way, because it reads values that are wrong
+            return n_passed
+    return len(places)

@@ -1,0 +1,204 @@
+"""Turn annotations into rules: the annotation of an argument, of a field, and all those of a signature."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from npformer.validation import checks
+from npformer.validation.call import (
+    ANYTHING,
+    Call,
+    Phase,
+    Place,
+    Rule,
+    all_of,
+    check_with,
+    optional,
+    record_sizes,
+    shape_of,
+)
+from npformer.validation.checks import DimensionNames
+
+
+class Signature(NamedTuple):
+    """The rules of a function's arguments."""
+
+    positional: tuple[str, ...]  # the names of the arguments that may be given by position
+    rules: list[tuple[str, Rule]]  # the name and the rule of each argument, in the order of the checks
+    has_cache_key: bool  # whether `cache_key` describes everything that the checks depend on
+    reads_values: bool  # whether a check depends on the values in an array
+
+
+def read_signature(body: Callable[..., Any]) -> Signature:
+    """Return the rules of a function's arguments.
+
+    An argument annotated `Any` has no check of its own, but a rule of another argument may read it. So a
+    function with such an argument has no cache key.
+    """
+    rules = {}
+    for name, annotation in body.__annotations__.items():
+        if name != "return":
+            rules[name] = to_rule(annotation)
+    if "cache" in rules:  # a backward function: its arrays are gradients of the forward's output
+        for name, rule in rules.items():
+            if rule.dimension_names is not None:
+                rules[name] = gradient_rule(rule)
+    in_order = sorted(rules.items(), key=lambda item: item[1].phase)
+    code = body.__code__
+    return Signature(
+        code.co_varnames[: code.co_argcount],
+        in_order,
+        has_cache_key=ANYTHING not in rules.values(),
+        reads_values=any(rule.must_run_every_call for rule in rules.values()),
+    )
+
+
+def to_rule(annotation: Any) -> Rule:
+    """Return the rule of an annotation. An unknown annotation accepts anything."""
+    if isinstance(annotation, str):
+        raise TypeError(f"{annotation!r} cannot be read: `checked` needs annotations without __future__")
+    if isinstance(annotation, Rule):
+        return annotation
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        further_rules = [part for part in parts[1:] if isinstance(part, Rule)]
+        return all_of(str(annotation), [to_rule(parts[0]), *further_rules])
+    if origin in (Union, UnionType):
+        is_optional = parts[1:] == (type(None),)
+        return optional(to_rule(parts[0])) if is_optional else ANYTHING
+    if origin is Literal:
+        return Rule(str(annotation), check_with(checks.check_choice, parts))
+    if origin is tuple and parts[1:] == (...,):
+        return tuple_rule(to_rule(parts[0]))
+    if hasattr(annotation, "_fields"):
+        is_cache = annotation.__name__.endswith("Cache")
+        return cache_rule(annotation) if is_cache else fields_rule(annotation)
+    return RULES_OF_TYPES.get(annotation, ANYTHING)
+
+
+RULES_OF_TYPES = {
+    bool: Rule("bool", check_with(checks.check_that, checks.is_bool, "True or False")),
+    ModuleType: Rule(
+        "xp", check_with(checks.check_that, checks.is_library, "an array library, numpy or cupy")
+    ),
+}
+
+
+# --- tuples and NamedTuples -----------------------------------------------------------------------
+
+
+def type_rule(kind: type) -> Rule:
+    """Return the rule of a value whose type is exactly `kind`."""
+    return Rule(kind.__name__, check_with(checks.check_kind, kind))
+
+
+def tuple_rule(rule: Rule) -> Rule:
+    """Return the rule of a tuple whose parts all have the same rule, such as the blocks of a stack."""
+
+    def parts(path: str, value: Any) -> list[Place]:
+        if type(value) is not tuple:
+            return []
+        return [Place(f"{path}.{i}", rule, part) for i, part in enumerate(value)]
+
+    return replace(
+        type_rule(tuple),
+        description=f"tuple[{rule}, ...]",
+        parts=parts,
+        has_parts_that_read_values=rule.must_run_every_call,
+    )
+
+
+def fields_rule(kind: Any) -> Rule:
+    """Return the rule of a NamedTuple that is checked field by field: parameters, or a config.
+
+    A config is checked before the other arguments, because it records their sizes.
+    """
+    rules = [to_rule(annotation) for annotation in kind.__annotations__.values()]
+
+    def parts(path: str, value: Any) -> list[Place]:
+        if type(value) is not kind:
+            return []
+        fields = zip(kind._fields, rules, value, strict=True)
+        return [Place(f"{path}.{field}", rule, part) for field, rule, part in fields]
+
+    is_config = kind.__name__.endswith("Config")
+    return replace(
+        type_rule(kind),
+        phase=Phase.SETTINGS if is_config else Phase.ARRAYS,
+        parts=parts,
+        has_parts_that_read_values=any(rule.must_run_every_call for rule in rules),
+    )
+
+
+# --- the cache of a backward function, and the gradient of the output --------------------------------
+
+# For each type of cache: the fields that determine the shape and dtype of the gradient.
+FIELDS_FOR_GRADIENT: dict[type, tuple[str, ...]] = {}
+
+
+def cache_rule(kind: Any) -> Rule:
+    """Return the rule of a cache of exactly this type, which records the sizes and dtype of the gradient.
+
+    The first field with a dimension name records its length. The dtype is the cache's field `dtype`, or the
+    dtype of the first float array among these fields, or of the first float array in the cache.
+    """
+    shape_fields = fields_that_record_sizes(kind)
+    field_rules = {field: to_rule(annotation) for field, annotation in kind.__annotations__.items()}
+    if "dtype" in field_rules:
+        FIELDS_FOR_GRADIENT[kind] = (*shape_fields, "dtype")
+    elif any(field_rules[field].is_float for field in shape_fields):
+        FIELDS_FOR_GRADIENT[kind] = tuple(shape_fields)
+    else:  # any field can be the first float array
+        FIELDS_FOR_GRADIENT[kind] = kind._fields
+
+    def check(cache: Any, name: str, call: Call) -> None:
+        checks.check_kind(call.function, name, cache, kind)
+        for field, names in shape_fields.items():
+            value = getattr(cache, field)
+            shape = value if isinstance(value, tuple) else value.shape
+            record_sizes(names, shape, field, call)
+        call.dtype = dtype_of(cache, FIELDS_FOR_GRADIENT[kind])
+
+    return Rule(kind.__name__, check, Phase.SETTINGS)
+
+
+def fields_that_record_sizes(kind: Any) -> dict[str, DimensionNames]:
+    """Return each field of a cache that has a new dimension name, with its dimension names."""
+    fields: dict[str, DimensionNames] = {}
+    known_names: set[str] = set()
+    for field, annotation in kind.__annotations__.items():
+        names = to_rule(annotation).dimension_names or ()
+        if not known_names.issuperset(names):
+            fields[field] = names
+            known_names.update(names)
+    return fields
+
+
+def dtype_of(cache: Any, fields: tuple[str, ...]) -> Any:
+    """Return the dtype that a cache records: its field `dtype`, or the dtype of the first float array."""
+    if "dtype" in fields:
+        return cache.dtype
+    for field in fields:
+        value = getattr(cache, field)
+        if checks.is_array(value) and value.dtype in checks.FLOATS:
+            return value.dtype
+    return None
+
+
+def gradient_rule(rule: Rule) -> Rule:
+    """Return the rule of a gradient, which has exactly the shape and dtype of the forward's output.
+
+    The cache has recorded the shape and the dtype.
+    """
+    names = rule.dimension_names or ()
+    output = "the forward's output"
+
+    def check_dtype(d_output: Any, name: str, call: Call) -> None:
+        checks.check_float(call.function, name, d_output, call.dtype, output)
+
+    def check_shape(d_output: Any, name: str, call: Call) -> None:
+        checks.check_same_shape(call.function, name, d_output, shape_of(names, call), output)
+
+    description = str(rule)
+    return all_of(description, [Rule(description, check_dtype), Rule(description, check_shape)])
