@@ -18,7 +18,7 @@ from npformer.encoder import EncoderBlockParams, encoder_block_forward
 from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams
 from npformer.lessons.worked_example import Trace, worked_example
-from npformer.player.player_page import Mark, Player, play, told_apart
+from npformer.player.player_page import Mark, Player, format_distinct, play
 from npformer.tree import leaves
 from npformer.validation.checks import check_kind, wrong_kind
 
@@ -70,7 +70,7 @@ class Comparison(NamedTuple):
         """What was expected and what came."""
         if math.isnan(self.expected):
             return "no cell was compared: the output alone shows the station, not its numbers"
-        expected, received = told_apart(self.expected, self.received)
+        expected, received = format_distinct(self.expected, self.received)
         return f"{self.station}{list(self.place)}: expected {expected}, received {received}"
 
 

@@ -9,8 +9,8 @@ import json
 
 import pytest
 
-from npformer.lessons.recipes import packed
-from npformer.lessons.worked_example import GIVEN, VARIANTS, dog_bites_man, varied, worked_example
+from npformer.lessons.recipes import pack_recipes
+from npformer.lessons.worked_example import GIVEN, VARIANTS, apply_variants, dog_bites_man, worked_example
 
 TRACE = worked_example(update="adam")
 FIRST = dict(
@@ -55,7 +55,7 @@ def unpacked(packet, count):
 
 @pytest.mark.parametrize("variants", [[], list(VARIANTS)])
 def test_what_is_packed_comes_out_again(variants):
-    for step in worked_example(varied(dog_bites_man(), variants)).steps:
+    for step in worked_example(apply_variants(dog_bites_man(), variants)).steps:
         if step.recipes:
-            packet = json.loads(json.dumps(packed(step.recipes)))
+            packet = json.loads(json.dumps(pack_recipes(step.recipes)))
             assert unpacked(packet, step.value.size) == json.loads(json.dumps(step.recipes)), step.name

@@ -18,7 +18,7 @@ from npformer.embedding import embedding_backward, embedding_forward
 from npformer.encoder import encoder_block_backward, encoder_block_forward
 from npformer.lessons import worked_example
 from npformer.lessons.steps import GIVEN
-from npformer.lessons.worked_example import VARIANTS, dog_bites_man, drift, round_half_away, varied
+from npformer.lessons.worked_example import VARIANTS, apply_variants, dog_bites_man, drift, round_half_away
 from npformer.modern.rms_norm import RMSNormParams, rms_norm_backward, rms_norm_forward
 from npformer.optim import adam_init, adam_update, sgd_update
 from npformer.positional import positional_encoding
@@ -57,7 +57,7 @@ def test_the_example_is_for_a_pencil_and_not_degenerate():
     np.testing.assert_array_equal(WRITTEN["ffn.z"] > 0, z > 0, "rounding switches a unit")
     assert [TRACE.example.tokens[i] for i in weights[0].argmax(axis=-1)] == ["bites", "man", "bites"]
     assert not VALUE["d_E"][0].any() and VALUE["d_E"][1:].all()
-    other = varied(TRACE.example, ["two-sentences", "one-head"])
+    other = apply_variants(TRACE.example, ["two-sentences", "one-head"])
     assert (other.sentences, other.config.n_heads) == (2, 1)
 
 
@@ -85,7 +85,7 @@ BLOCKS = [[], *([name] for name in VARIANTS), ["pre-norm", "causal", "gelu", "tw
 @pytest.mark.parametrize("update", ["sgd", "adam"])
 @pytest.mark.parametrize("variants", BLOCKS, ids="+".join)
 def test_every_block_and_its_step_of_training_are_the_package_s_own(variants, update, monkeypatch):
-    example = varied(dog_bites_man(), [] if variants == BLOCKS[-1] else variants)
+    example = apply_variants(dog_bites_man(), [] if variants == BLOCKS[-1] else variants)
     if variants == BLOCKS[-1]:  # a word that comes twice
         example = example._replace(tokens=("dog", "bites", "dog"), ids=np.array([2, 1, 2]))
     if isinstance(example.block.norm_1, RMSNormParams):  # which the package has for causal models only
@@ -166,7 +166,7 @@ def test_what_is_given_is_never_rounded():
 
 def test_drift_is_the_distance_from_the_exact_trace():
     assert drift(PENCIL) == {name: np.max(abs(WRITTEN[name] - VALUE[name])) for name in VALUE}
-    causal = worked_example(varied(dog_bites_man(), ["causal"]))
+    causal = worked_example(apply_variants(dog_bites_man(), ["causal"]))
     assert set(drift(TRACE).values()) == set(drift(causal).values()) == {0.0}
 
 

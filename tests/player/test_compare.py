@@ -8,7 +8,7 @@ import pytest
 from together import together
 
 from npformer import encoder_block_backward, encoder_block_forward
-from npformer.lessons.worked_example import dog_bites_man, varied, worked_example
+from npformer.lessons.worked_example import apply_variants, dog_bites_man, worked_example
 from npformer.player.compare import compare
 
 PORT = """def layer_norm(v, gamma, beta, eps):
@@ -152,7 +152,7 @@ def test_a_right_port_agrees_also_in_float32(text):
 
 @pytest.mark.parametrize("variants", [[], ["causal"], ["pre-norm"], ["gelu", "one-head"], ["two-sentences"]])
 def test_another_block_is_held_against_its_own_numbers(variants):
-    trace = worked_example(varied(dog_bites_man(), variants))
+    trace = worked_example(apply_variants(dog_bites_man(), variants))
     unmasked = compare(lambda x, params, config: encoder_block_forward(x, params, config)[0], trace)
     assert compare(encoder_block_forward, trace)
     backward = compare((encoder_block_forward, encoder_block_backward), trace)
@@ -187,7 +187,7 @@ def test_layers_of_a_model_and_pasted_numbers_are_compared_by_name():
 
 
 def test_a_scalar_a_hidden_score_and_a_small_difference_are_cells_too():
-    causal = worked_example(varied(dog_bites_man(), ["causal"]))
+    causal = worked_example(apply_variants(dog_bites_man(), ["causal"]))
     scores = causal.named["attention.masked"].value
     assert compare({"masked": np.where(np.isneginf(scores), -1e9, scores)}, causal)
     assert compare({"masked": np.where(np.isneginf(scores), 0, scores)}, causal).place == (0, 0, 1)

@@ -6,9 +6,9 @@ import re
 from importlib import resources
 
 from npformer.lessons.named_example import example_from_name
-from npformer.lessons.recipes import packed
-from npformer.lessons.worked_example import GIVEN, dog_bites_man, varied, worked_example
-from npformer.player.player_page import SCRIPTS, Mark, joined, play
+from npformer.lessons.recipes import pack_recipes
+from npformer.lessons.worked_example import GIVEN, apply_variants, dog_bites_man, worked_example
+from npformer.player.player_page import SCRIPTS, Mark, join_scripts, play
 
 
 def data_of(player):
@@ -30,7 +30,7 @@ def test_the_page_has_the_given_numbers_and_the_recipes_of_all_others():
         assert (tuple(look["shape"]), tuple(look["rows"])) == (step.matrices.shape, step.rows)
         assert (sent["equation"], sent["source"]) == (step.equation, step.source)
         assert sent.get("given") == (step.value.ravel().tolist() if step.equation == GIVEN else None)
-        packet = json.loads(json.dumps(packed(step.recipes))) if step.recipes else {}
+        packet = json.loads(json.dumps(pack_recipes(step.recipes))) if step.recipes else {}
         assert {key: sent[key] for key in ("forms", "form", "cells") if key in sent} == packet
 
 
@@ -42,7 +42,7 @@ def test_a_name_can_draw_the_numbers_of_a_page_whose_other_numbers_are_those_of_
         example._replace(block=other_norm),
         example._replace(tokens=("man", "bites", "dog"), ids=example.ids[::-1]),
         example._replace(config=example.config._replace(eps=1e-6)),
-        varied(example, ["rms-norm"]),
+        apply_variants(example, ["rms-norm"]),
     ]:
         assert data_of(play(worked_example(other)))["named"] is False
 
@@ -75,7 +75,7 @@ def test_variants_marks_and_places_are_in_the_page_and_it_is_saved_as_a_file(tmp
 def test_the_code_of_the_page_is_in_files_of_the_package_and_keeps_the_rules_of_the_house():
     files = {file.name: file.read_text("utf-8") for file in resources.files("npformer.player.page").iterdir()}
     scripts = [files.pop(f"{name}.js") for name in SCRIPTS]
-    assert joined(scripts) in play().page and files.pop("look.css") in play().page
+    assert join_scripts(scripts) in play().page and files.pop("look.css") in play().page
     assert [*files] == ["page.html"]
     bodies = re.findall(r"^[a-z ]*function\*? (\w+)(.*?)^}", "\n".join(scripts), re.DOTALL | re.MULTILINE)
     assert len(bodies) > 60 and [name for name, body in bodies if body.count("\n") > 25] == []

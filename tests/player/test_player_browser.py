@@ -14,8 +14,8 @@ from together import failures
 from valid_calls import replaced
 
 from npformer.lessons.named_example import example_from_name
-from npformer.lessons.recipes import by_form
-from npformer.lessons.worked_example import GIVEN, dog_bites_man, varied, worked_example
+from npformer.lessons.recipes import group_by_form
+from npformer.lessons.worked_example import GIVEN, apply_variants, dog_bites_man, worked_example
 from npformer.optim import adam_init, adam_update, sgd_update
 from npformer.player.player_page import Mark, play
 from npformer.tree import leaves
@@ -104,7 +104,7 @@ def test_each_step_shows_its_numbers_large_and_all_of_it_is_on_the_screen(width,
         form = "{:g}" if step.equation == GIVEN else "{:z.3f}"
         assert shown == [form.format(v).replace("-", "−") for v in step.value.ravel()], step.name
         assert inside, step.name
-        assert not step.recipes or bool(entering) == bool(by_form(step.recipes[-1:])[0].enter.size)
+        assert not step.recipes or bool(entering) == bool(group_by_form(step.recipes[-1:])[0].inputs.size)
         small |= {step.name: size / pixels} if size < pixels else {}
         bare += [] if live else [step.name]
     assert list(small) == ["d_x"] and small["d_x"] >= 0.75, "seven tables of four columns, and the result"
@@ -332,7 +332,7 @@ def test_edits_rounding_names_and_blocks_give_the_numbers_that_python_gives(open
         for update in ("adam", "sgd"):
             page.evaluate("update => player.choose(update, 0.03)", update)
             with np.errstate(invalid="ignore"):
-                block = varied(dog_bites_man(), variants)
+                block = apply_variants(dog_bites_man(), variants)
                 same_numbers(page, worked_example(block, update=update, learning_rate=0.03))
 
 
