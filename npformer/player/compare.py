@@ -436,7 +436,7 @@ def _compare_by_probes(forward: Block, trace: Trace, tolerance: float | None) ->
 
 
 def _probes_for(forward: Block, trace: Trace) -> list[_Probe]:
-    """Return the probes that fit the block. The probes describe a block of the paper: post-norm, layer norm."""
+    equal_sums = x - x.mean(-1, keepdims=True) + 0.5  # rows with equal sums: x @ all_ones is constant
     example = trace.example
     is_paper_block = example.config.norm == "post" and isinstance(example.block.norm_1, LayerNormParams)
     takes_mask = _takes_mask(forward)
@@ -495,7 +495,7 @@ def _other_output(forward: Block, probe: _Probe, config: TransformerConfig) -> t
         return expected, "the first input that gives another output isolates it"
     x, params = probe.second_call
     if x is probe.x and params is probe.params:
-        # A second call with the same arguments would be pointless: the probe compares the output with x.
+        # A second call with the same arguments is not made: the output is compared with x.
         return x, "with both sub-layers off, x comes out as it went in: where do the norms stand?"
     y = _output_of(forward(x.copy(), params, config))
     if probe.must_differ:
