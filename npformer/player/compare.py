@@ -393,9 +393,7 @@ def _attention_probes(normal: Callable[..., Array]) -> Iterator[_Probe]:
     diagonal = np.diag(np.arange(1.0, D + 1))
     x = normal((T, D))
     W_Q, W_K, W_V, W_O = normal((4, D, D))
-    equal_sums = (
-        x - x.mean(-1, keepdims=True) + 0.5
-    )  # all rows have the same sum, so x @ all_ones is constant
+    equal_sums = x - x.mean(-1, keepdims=True) + 0.5  # rows with equal sums: x @ all_ones is constant
     full = _make_block((W_Q, W_K, W_V, W_O))
     without_W_Q = _make_block((eye, W_K, W_V, W_O))
     without_W_K = _make_block((W_Q, eye, W_V, W_O))
@@ -436,7 +434,7 @@ def _compare_by_probes(forward: Block, trace: Trace, tolerance: float | None) ->
 
 
 def _probes_for(forward: Block, trace: Trace) -> list[_Probe]:
-    equal_sums = x - x.mean(-1, keepdims=True) + 0.5  # rows with equal sums: x @ all_ones is constant
+    """Return the probes that fit the block: the probes are for post-norm blocks with layer norm."""
     example = trace.example
     is_paper_block = example.config.norm == "post" and isinstance(example.block.norm_1, LayerNormParams)
     takes_mask = _takes_mask(forward)
