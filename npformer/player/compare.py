@@ -332,29 +332,48 @@ def _norm_probes(normal: Callable[..., Array]) -> Iterator[_Probe]:
     norm, which rescales it. So probes of the first norm compare directions.
     """
     unscaled_x, gamma, beta = normal((T, D)), normal(D), normal(D)
-    ones, zeros = np.ones(D), np.zeros(D)
     x = 30 * unscaled_x
-    off = _make_block()
     with_ffn = _make_block(ffn=_random_ffn(normal))
-    with_gamma = _make_block(norm_1=(gamma, zeros))
-    with_beta = _make_block(norm_1=(ones, beta))
-    with_both = _make_block(norm_1=(gamma, beta))
-    # The residuals, and the places of the norms.
-    yield _Probe("s", x, with_ffn, second_call=(30 * normal((T, D)), with_ffn), must_differ=True)
-    yield _Probe("h", x, off, second_call=(x, off), must_differ=True)  # compared with x: see `_other_output`
-    yield _Probe("y", x, off, second_call=(x, _make_block(norm_2=(gamma, beta))), must_differ=True)
-    yield _Probe("t", x, off, second_call=(x, with_both), must_differ=True)
-    # The means. Adding a number to a row must not change the output.
+    other_x = 30 * normal((T, D))
     shifted_x = x + 10 * normal((T, 1))
+    yield _Probe("s", x, with_ffn, second_call=(other_x, with_ffn), must_differ=True)
+    yield from _norm_place_probes(x, gamma, beta)
+    yield from _norm_mean_probes(x, shifted_x, gamma)
+    yield from _first_norm_probes(unscaled_x, gamma, beta)
+    yield from _second_norm_probes(x, gamma, beta)
+
+
+def _norm_place_probes(x: Array, gamma: Array, beta: Array) -> Iterator[_Probe]:
+    off = _make_block()
+    with_norm_1 = _make_block(norm_1=(gamma, beta))
+    with_norm_2 = _make_block(norm_2=(gamma, beta))
+    yield _Probe("h", x, off, second_call=(x, off), must_differ=True)  # compared with x: see `_other_output`
+    yield _Probe("y", x, off, second_call=(x, with_norm_2), must_differ=True)
+    yield _Probe("t", x, off, second_call=(x, with_norm_1), must_differ=True)
+
+
+def _norm_mean_probes(x: Array, shifted_x: Array, gamma: Array) -> Iterator[_Probe]:
+    """Yield probes that add a number to each row, which must not change the output."""
+    ones, zeros = np.ones(D), np.zeros(D)
+    with_gamma = _make_block(norm_1=(gamma, zeros))
     yield _Probe("norm_1.mean", x, with_gamma, second_call=(shifted_x, with_gamma), only_direction=True)
-    yield _Probe("norm_2.mean", x, off, second_call=(x, _make_block(norm_1=(ones, 3 * ones))))
-    # The scale of the first norm: gamma, beta, the variance and eps.
-    yield _Probe("h", x, off, second_call=(x, with_beta), must_differ=True)
+    yield _Probe("norm_2.mean", x, _make_block(), second_call=(x, _make_block(norm_1=(ones, 3 * ones))))
+
+
+def _first_norm_probes(unscaled_x: Array, gamma: Array, beta: Array) -> Iterator[_Probe]:
+    """Yield probes of the first norm's gamma, beta, variance and eps."""
+    x = 30 * unscaled_x
+    with_beta = _make_block(norm_1=(np.ones(D), beta))
+    with_both = _make_block(norm_1=(gamma, beta))
+    yield _Probe("h", x, _make_block(), second_call=(x, with_beta), must_differ=True)
     yield _Probe("norm_1.std", x, with_beta, second_call=(2 * x, with_beta), only_direction=True)
     yield _Probe("norm_1.variance", x, with_beta, only_direction=True)
     yield _Probe("norm_1.std", unscaled_x / 300, with_beta, only_direction=True)
     yield _Probe("h", x, with_both, only_direction=True)
-    # The scale of the second norm.
+
+
+def _second_norm_probes(x: Array, gamma: Array, beta: Array) -> Iterator[_Probe]:
+    ones, zeros = np.ones(D), np.zeros(D)
     scaled_30 = _make_block(norm_1=(30 * ones, zeros))
     scaled_60 = _make_block(norm_1=(60 * ones, zeros))
     yield _Probe("norm_2.std", x, scaled_30, second_call=(x, scaled_60))
