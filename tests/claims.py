@@ -1,10 +1,11 @@
-"""Do the claims of the lessons hold with other seeds, and in one other setting?
+"""Check that the claims of the lessons hold with other seeds, and with one other size.
 
-    uv run python tests/claims.py           all lessons of `SETTINGS`, a quarter of an hour and more
-    uv run python tests/claims.py 05 08     some of them
+    uv run python tests/claims.py           all lessons of `SETTINGS`, at least a quarter of an hour
+    uv run python tests/claims.py 05 08     only these lessons
 
-A claim is a line that a lesson prints and that ends in True. The lessons' own cells are run, with every seed
-shifted or a size replaced in their source. Prints what is not True in every run, and exits with 1 then.
+A claim is a line that a lesson prints and that ends in True. This program runs the cells of a lesson with
+other seeds, or with another size in their source. It prints the claims that are not True in every run, and
+then exits with 1.
 """
 
 import io
@@ -30,32 +31,35 @@ default_rng = np.random.default_rng
 
 
 def claims(number, shift=0, before="", after=""):
-    """The claims of a lesson whose seeds are so much larger, or in whose source something is replaced."""
+    """Return the claims of a lesson, with `shift` added to every seed and `before` replaced in its source."""
     (path,) = (Path(__file__).parent.parent / "notebooks").glob(f"{number}_*.ipynb")
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     sources = [source for source in sources if "npformer.exercises" not in source and "check(" not in source]
     assert any(before in source for source in sources), f"{path.name}: there is no {before!r} to replace"
-    names, said = {"__name__": path.stem, "display": print}, io.StringIO()
+    names = {"__name__": path.stem, "display": print}
+    printed = io.StringIO()
     with (
-        redirect_stdout(said),
+        redirect_stdout(printed),
         patch("numpy.random.default_rng", lambda s: default_rng(s + shift if isinstance(s, int) else s)),
-        patch("npformer.lessons.plots.picture", lambda *_, **__: None),  # nobody looks at them here
+        patch("npformer.lessons.plots.picture", lambda *_, **__: None),  # pictures are not needed here
     ):
         for source in sources:
             exec(source.replace(before, after) if before else source, names)
-    return set(re.findall(r"^(.*\S)\s+True$", said.getvalue(), re.M))
+    return set(re.findall(r"^(.*\S)\s+True$", printed.getvalue(), re.M))
 
 
 def main(numbers):
     failed = False
     for number in numbers:
         runs = {f"seeds + {shift}": claims(number, shift) for shift in (10, 20, 30)}
-        runs[" in place of ".join(SETTINGS[number][::-1])] = claims(number, 0, *SETTINGS[number])
+        before, after = SETTINGS[number]
+        runs[f"{after} in place of {before}"] = claims(number, 0, before, after)
         for claim in claims(number):
-            for run in (run for run, held in runs.items() if claim not in held):
-                failed = True
-                print(f"{number}: {claim} does not hold with {run}", flush=True)
+            for run, claims_of_run in runs.items():
+                if claim not in claims_of_run:
+                    failed = True
+                    print(f"{number}: {claim} does not hold with {run}", flush=True)
     return failed
 
 

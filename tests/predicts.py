@@ -1,4 +1,4 @@
-"""Every prediction of a lesson: its id, the question, the number of the cell that answers it, the answer."""
+"""The predictions of a lesson: id, question, answering cell and answer."""
 
 from typing import NamedTuple
 
@@ -9,16 +9,20 @@ from npformer.lessons.predictions import QUESTION, reveal
 class Predict(NamedTuple):
     id: str
     question: str
-    cell: int
+    cell: int  # the index of the code cell that answers the question
     answer: str
 
 
 def predicts(notebook):
-    """In the order of reading; cells count from 0. The code cell after a question answers it."""
-    cells, found = notebook["cells"], []
-    for number, cell in enumerate(cells):
-        if id := named(cell, "predict"):
-            code = next(i for i in range(number + 1, len(cells)) if cells[i]["cell_type"] == "code")
-            assert named(cells[code], "reveal") == id, f"the code cell after question {id} does not reveal it"
-            found.append(Predict(id, source_of(cell).partition(QUESTION)[2].strip(), code, reveal(id).text))
+    """Return the predictions of a notebook in reading order; the next code cell answers a question."""
+    cells = notebook["cells"]
+    found = []
+    for i, cell in enumerate(cells):
+        id = named(cell, "predict")
+        if id:
+            code_cell = next(j for j in range(i + 1, len(cells)) if cells[j]["cell_type"] == "code")
+            reveals_answer = named(cells[code_cell], "reveal") == id
+            assert reveals_answer, f"the code cell after question {id} does not reveal it"
+            question = source_of(cell).partition(QUESTION)[2].strip()
+            found.append(Predict(id, question, code_cell, reveal(id).text))
     return found

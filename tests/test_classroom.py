@@ -1,5 +1,4 @@
-"""The lessons as a class sees them: each Predict has its cell and its answer, a cell fits on one screen, and
-plan, lessons and README say the same about each lesson."""
+"""The lessons in class: predictions have answers, cells fit on a screen, plan and README agree."""
 
 import base64
 import json
@@ -20,7 +19,8 @@ PLAN, README, COURSE = (
     (ROOT / page).read_text(encoding="utf-8")
     for page in ("notebooks/README.md", "README.md", "notebooks/guide/course.md")
 )
-MOST_LINES, MOST_WORDS = 15, 120  # of a code cell; of an answer, and of what stands between two code cells
+MOST_LINES = 15  # of a code cell
+MOST_WORDS = 120  # of an answer, and of the text between two code cells
 
 per_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
@@ -30,13 +30,13 @@ def read(path):
 
 
 def cells_of(notebook, kind):
-    """(number from 1, cell, its text)"""
-    cells = enumerate(notebook["cells"], 1)
-    return [(n, cell, source_of(cell)) for n, cell in cells if cell["cell_type"] == kind]
+    """Return (number, cell, source) of the cells of a kind; numbers start at 1."""
+    cells = enumerate(notebook["cells"], start=1)
+    return [(number, cell, source_of(cell)) for number, cell in cells if cell["cell_type"] == kind]
 
 
 def words_of(text):
-    """How many words a reader meets, a formula in a line as one; no tables, drawings, displays, folds."""
+    """Count the words of a text. A formula is one word; tables, code, displayed formulas and folds are 0."""
     text = re.sub(
         r"```.*?```|<details>.*?</details>|\$\$.*?\$\$|^\|[^\n]*$|^#[^\n]*$", " ", text, flags=re.S | re.M
     )
@@ -44,25 +44,29 @@ def words_of(text):
 
 
 def glued(text):
-    """The formulas that touch a letter or a digit, as in $d$x: VS Code shows them with their dollar signs."""
+    """Return the formulas that touch a letter or digit, like $d$x: VS Code shows their dollar signs."""
     text = re.sub(r"```.*?```|`[^`\n]*`", "`", text, flags=re.S)
     parts = re.split(r"(\$\$.*?\$\$|\$[^$]+\$)", text, flags=re.S)
-    around = zip(parts[::2], parts[1::2], parts[2::2], strict=False)  # one text more than formulas
-    return [it for left, it, right in around if re.search(r"\w", left[-1:] + right[:1], re.A)]
+    texts, formulas = parts[::2], parts[1::2]
+    touching = []
+    for before, formula, after in zip(texts[:-1], formulas, texts[1:], strict=True):
+        if re.search(r"\w", before[-1:] + after[:1], re.ASCII):
+            touching.append(formula)
+    return touching
 
 
-# --- what stands in a cell --------------------------------------------------------------------------
+# --- cells --------------------------------------------------------------------------
 
 
 def outputs_of(cell):
-    """What a reader sees below it, as one text, pictures as their bytes."""
-    shown = "".join("".join(part) for o in cell["outputs"] for part in o.get("data", {}).values())
-    return shown + "".join(
-        base64.b64decode(p).decode("latin-1") for p in re.findall(r'base64,([^"]*)"', shown)
-    )
+    """Return the outputs of a cell as one text, followed by the bytes of its pictures."""
+    text = "".join("".join(part) for output in cell["outputs"] for part in output.get("data", {}).values())
+    pictures = re.findall(r'base64,([^"]*)"', text)
+    return text + "".join(base64.b64decode(picture).decode("latin-1") for picture in pictures)
 
 
-ASKED = {  # what stands between a text and a class: cell, text -> whether it does
+# Problems of cells. Each function gets a cell and its source, and returns whether the cell has the problem.
+TEXT_PROBLEMS = {
     "a formula touches a letter or a digit": lambda cell, text: glued(text),
     "**Predict.** and the cell's metadata do not go together": (
         lambda cell, text: text.count(QUESTION) != bool(named(cell, "predict"))
@@ -70,7 +74,7 @@ ASKED = {  # what stands between a text and a class: cell, text -> whether it do
     "the question does not end its cell": lambda cell, text: "\n\n" in text.partition(QUESTION)[2].strip(),
     "tells to clear outputs: the reader's copy has none": lambda cell, text: "clear outputs" in text.lower(),
 }
-RUN = {
+CODE_PROBLEMS = {
     "no code": lambda cell, text: not text,
     "longer than a slide": lambda cell, text: text.count("\n") >= 25,
     "wider than a slide": lambda cell, text: re.search(r".{101}", text),
@@ -92,15 +96,20 @@ RUN = {
 
 
 @pytest.mark.parametrize("path", [*LESSONS, FOLDER / "exercises.ipynb"], ids=lambda path: path.stem)
-def test_every_cell_is_fit_for_a_class(path):
+def test_cells_have_no_problems(path):
     notebook = read(path)
-    for kind, rules in (("markdown", ASKED), ("code", RUN)):
+    for kind, problems in (("markdown", TEXT_PROBLEMS), ("code", CODE_PROBLEMS)):
         for number, cell, text in cells_of(notebook, kind):
-            assert [rule for rule, broken in rules.items() if broken(cell, text)] == [], f"cell {number}"
-    code = cells_of(notebook, "code")
-    for before, (number, here, text), after in zip(code, code[1:], code[2:], strict=False):
-        pictured = any("<img " in outputs_of(cell) for cell in (before[1], here, after[1]))
-        assert pictured or "interact(" not in text, (
+            found = [problem for problem, has_problem in problems.items() if has_problem(cell, text)]
+            assert found == [], f"cell {number}"
+
+
+@pytest.mark.parametrize("path", [*LESSONS, FOLDER / "exercises.ipynb"], ids=lambda path: path.stem)
+def test_sliders_have_a_static_figure_next_to_them(path):
+    code = cells_of(read(path), "code")
+    for before, (number, cell, text), after in zip(code, code[1:], code[2:], strict=False):
+        has_picture = any("<img " in outputs_of(neighbour) for neighbour in (before[1], cell, after[1]))
+        assert has_picture or "interact(" not in text, (
             f"cell {number}: a slider without a static figure beside it"
         )
 
@@ -109,26 +118,32 @@ def test_every_cell_is_fit_for_a_class(path):
 
 
 @per_lesson
-def test_a_lesson_asks_and_answers(path):
-    """Five times or more, each once; and no number of an answer is told before its cell."""
-    cells, found, of_lesson = read(path)["cells"], predicts(read(path)), answers(int(path.name[:2]))
-    asked, revealed = [p.id for p in found], [id for cell in cells if (id := named(cell, "reveal"))]
+def test_lesson_has_an_answer_for_each_prediction(path):
+    predictions, answers_of_lesson = predicts(read(path)), answers(int(path.name[:2]))
+    asked = [prediction.id for prediction in predictions]
+    revealed = [named(cell, "reveal") for cell in read(path)["cells"] if named(cell, "reveal")]
     assert len(asked) >= 5 and asked == revealed
-    assert sorted(asked) == sorted(of_lesson)
-    assert not [id for id, text in of_lesson.items() if glued(text)]
-    for predict in found:
+    assert sorted(asked) == sorted(answers_of_lesson)
+    assert not [id for id, text in answers_of_lesson.items() if glued(text)]
+
+
+@per_lesson
+def test_lesson_does_not_reveal_numbers_too_early(path):
+    """No number of an answer is in the text before its cell, except numbers of the question and the code."""
+    cells = read(path)["cells"]
+    for predict in predicts(read(path)):
         assert predict.question
         assert 0 < words_of(predict.answer) <= MOST_WORDS, predict.id
         assert "**Answer" not in predict.answer and "#" not in predict.answer[:1]
         prose = source_of(cells[predict.cell - 1]).replace(predict.question, "")
         known = set(re.findall(r"\d[\d.,]*\d", predict.question + source_of(cells[predict.cell])))
-        told = set(re.findall(r"\d[\d.,]{2,}\d", predict.answer)) - known
-        assert not [number for number in told if number in prose], predict.id
+        revealed = set(re.findall(r"\d[\d.,]{2,}\d", predict.answer)) - known
+        assert not [number for number in revealed if number in prose], predict.id
 
 
 @per_lesson
-def test_a_lesson_has_no_wall_of_words_and_no_cell_that_is_too_long(path):
-    between = None  # what stands before the first code cell may be longer, and so may exercises
+def test_lesson_has_short_texts_and_cells(path):
+    between = None  # the text before the first code cell may be long, and so may the exercises
     for cell in read(path)["cells"]:
         if cell["cell_type"] == "markdown":
             between = between if between is None else between + source_of(cell) + "\n\n"
@@ -138,7 +153,7 @@ def test_a_lesson_has_no_wall_of_words_and_no_cell_that_is_too_long(path):
         between = ""
 
 
-def test_every_file_of_answers_belongs_to_a_lesson():
+def test_files_of_answers_belong_to_lessons():
     folder = ROOT / "npformer" / "lessons" / "answers"
     assert {path.stem for path in folder.iterdir()} <= {path.name[:2] for path in LESSONS}
 
@@ -147,21 +162,21 @@ def test_every_file_of_answers_belongs_to_a_lesson():
 
 
 def row_of(lesson, text):
-    """The cells of the one table row that links to a lesson."""
+    """Return the cells of the only table row that links to a lesson."""
     (row,) = [line for line in text.splitlines() if line.startswith("|") and f"{lesson})" in line]
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
 @per_lesson
 def test_plan_lesson_and_readme_agree(path):
-    """On the minutes of each section and their sum, on the break, and on a programme of half the time."""
+    """They agree on the minutes of each section, on the break, and on a programme of half the length."""
     number, (_, _, minutes, exercises, pause, kept, *_) = int(path.name[:2]), row_of(path.name, PLAN)
     texts = [text for _, _, text in cells_of(read(path), "markdown")]
     opening = " ".join(texts[0].split())
     assert "ou will be able to" in opening
     assert f"about {minutes} minutes, and {exercises} more for the exercises" in opening
     assert row_of(path.name, README)[-1] == f"{minutes} + {exercises}"
-    (row,) = re.findall(rf"^\| {number:02} \| {number}\.1 .*$", PLAN, re.M)  # of minutes a section
+    (row,) = re.findall(rf"^\| {number:02} \| {number}\.1 .*$", PLAN, re.M)  # the minutes of each section
     planned = {section: int(m) for section, m in re.findall(r"(\d+\.\d+) \*\*(\d+)\*\*", row)}
     assert re.findall(r"(\d+\.\d+) \*\*\d+\*\* ‖", row) == [pause]
     assert re.findall(r"after section (\d+\.\d+) is a good place for a break", opening) in ([], [pause])
@@ -169,17 +184,18 @@ def test_plan_lesson_and_readme_agree(path):
     assert list(planned) == [section for section, title in sections if title != "Exercises"]
     assert sum(planned.values()) == int(minutes)
     assert 0.4 <= sum(planned[section] for section in kept.split(", ")) / int(minutes) <= 0.6
-    assert re.search(rf"^\| {number} \| [^|]+\? ", PLAN, flags=re.M), "nobody asks a question"
+    assert re.search(rf"^\| {number} \| [^|]+\? ", PLAN, flags=re.M), "there is no question"
 
 
-def test_the_course_has_every_lesson_and_asks_each_exercise_once_and_behind_its_lesson():
-    """Homework may come later than its lesson, and never before it."""
+def test_course_has_every_lesson_and_exercise_once():
+    """An exercise may be homework after its lesson, but not before it."""
     assert sorted(re.findall(r"\((\w+\.ipynb)\)", PLAN)) == [path.name for path in LESSONS]
-    asked, seen = [], set()
+    asked, taught = [], set()
     for line in re.findall(r"^\| \d+ .*$", COURSE, re.M):
         _, lesson, _, _, homework = line.strip("|").split("|")
-        seen |= {f"{int(number):02}" for number in re.findall(r"[Ll]esson (\d+)", lesson)}
-        asked += (ids := re.findall(r"\w+\.\w+", homework))
-        assert {bank()[name].teach[:2] for name in ids} <= seen
+        taught |= {f"{int(number):02}" for number in re.findall(r"[Ll]esson (\d+)", lesson)}
+        ids = re.findall(r"\w+\.\w+", homework)
+        asked += ids
+        assert {bank()[id].teach[:2] for id in ids} <= taught
     assert sorted(asked) == sorted(bank())
-    assert seen == {path.name[:2] for path in LESSONS}
+    assert taught == {path.name[:2] for path in LESSONS}

@@ -1,8 +1,8 @@
-"""The lessons: each is executed from top to bottom, and must show what the committed file shows.
+"""Each lesson is executed from top to bottom, and its outputs must be those of the committed file.
 
-Numbers may differ in their last digits and pictures by a shade, so that another machine's arithmetic
-passes; a stale number or a stale picture fails. Cells tagged `volatile` (timings, training curves) run but
-are not compared. To write new outputs:
+Numbers may differ in their last digits, and pictures by a shade, because another machine rounds differently.
+A stale number or a stale picture is an error. Cells tagged `volatile` (timings, training curves) are
+executed, but not compared. To write new outputs:
 
     NPFORMER_REWRITE=1 uv run pytest tests/test_notebooks.py
 """
@@ -36,24 +36,24 @@ HOW_TO_REWRITE = "If the new output is right: NPFORMER_REWRITE=1 uv run pytest t
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PICTURE = re.compile(r'<img alt="([^"]*)" width="(\d+)" src="data:image/png;base64,([^"]*)">')
-KEPT_METADATA = ("tags", "npformer", "slideshow")  # what a cell says to the tests, to the class and on stage
+KEPT_METADATA = ("tags", "npformer", "slideshow")  # the metadata for the tests, the lessons and the slides
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
 
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?")
-NOISE = 1e-12  # two numbers that are not further apart are the same, but for rounding
-BLOCK = 8  # pixels: a moved line shows in a block
-MEAN_SHADE, BLOCK_SHADE = 2.0, 48.0  # how far pictures may be apart, of 255
+NOISE = 1e-12  # a difference up to this size is a rounding error
+BLOCK = 8  # pixels; the mean of such a block changes visibly if a line moves
+MEAN_SHADE, BLOCK_SHADE = 2.0, 48.0  # the allowed differences of pictures, of 255
 
 DRAWN_WITH = (ROOT / "figures" / "drawn_with.txt").read_text(encoding="utf-8").split()[1]
-# Another version of matplotlib shapes its letters and so its margins differently: no pictures are compared.
+# Other versions of matplotlib draw letters and margins differently. Then pictures are not compared.
 SAME_LETTERS = DRAWN_WITH.split(".")[:2] == matplotlib.__version__.split(".")[:2]
 
 
 def read(path):
-    """A lesson; those of published models only where these are installed."""
+    """Return a lesson; skip the test if the lesson needs a pretrained model that is not installed."""
     skip_without(path)
     return nbformat.read(path, as_version=4)
 
@@ -62,29 +62,29 @@ def code_cells(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-# --- running a notebook and bringing it into its normal form ------------------------------------
+# --- executing a notebook and normalizing it ----------------------------------------------------
 
 
 def execute(notebook, folder, again=False):
-    """A copy with fresh outputs, run in an empty folder.
+    """Return a copy with new outputs, executed in an empty folder.
 
-    With `again` the same kernel then runs each code cell once more, from the last one up, as a class that
-    goes back: no cell may need what a later one has overwritten, or what it has overwritten itself.
+    With `again`, the kernel then executes each code cell once more, from the last to the first. A class may
+    go back in the same way. So no cell may need a variable that this cell or a later one overwrites.
     """
     executed = copy.deepcopy(notebook)
     if again:
         executed.cells += copy.deepcopy(code_cells(notebook)[::-1])
     client = NotebookClient(
         executed,
-        # the Python that runs the tests: a "python3" that some user installed cannot stand in for it
+        # The kernel must be the Python that runs the tests, not a "python3" kernel that a user installed.
         km=AsyncKernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[])),
-        timeout=600,  # a busy machine is no error
+        timeout=600,  # seconds; a busy machine is not an error
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
-        coalesce_streams=True,  # where a kernel happens to cut its prints is chance
+        coalesce_streams=True,  # a kernel splits printed text at random places
     )
-    # What a slider draws goes to the cell itself, as the figure a reader sees without a kernel. (nbclient's
-    # stand-in for an output widget talks to the kernel while it listens, and sometimes misses the answer.)
+    # The output of a slider becomes output of the cell: the figure that a reader sees without a kernel.
+    # (The output widget of nbclient sends messages while it waits for a reply, and sometimes misses it.)
     client.widget_registry = {}
     client.execute(cleanup_kc=True, env={**os.environ, "IPYTHONDIR": str(folder / "ipython")})
     executed.cells = executed.cells[: len(notebook.cells)]
@@ -92,21 +92,21 @@ def execute(notebook, folder, again=False):
 
 
 def normalised(notebook):
-    """The form that is committed: nothing depends on the time, the Python patch release or the editor."""
+    """Return the form that is committed: without the time, the Python patch release and the editor."""
     plain = copy.deepcopy(notebook)
-    closing = {key: said for key, said in notebook.metadata.items() if key == "npformer"}  # of its slides
-    plain.metadata = nbformat.from_dict(METADATA | closing)
+    slide_metadata = {key: value for key, value in notebook.metadata.items() if key == "npformer"}
+    plain.metadata = nbformat.from_dict(METADATA | slide_metadata)
     for cell in plain.cells:
         kept = {key: cell.metadata[key] for key in KEPT_METADATA if cell.metadata.get(key)}
         cell.metadata = nbformat.from_dict(kept)
     for cell in code_cells(plain):
-        # The slider itself lives only while a kernel runs.
+        # The widget of a slider works only with a kernel.
         cell.outputs = [o for o in cell.outputs if WIDGET not in o.get("data", {})]
     return plain
 
 
 def with_kept_outputs(committed, executed):
-    """The executed notebook; cells that show the same keep their old bytes, so that diffs stay small."""
+    """Return the executed notebook; cells without a difference keep their old bytes, so diffs are small."""
     merged = copy.deepcopy(executed)
     for old, new in zip(code_cells(committed), code_cells(merged), strict=True):
         if not is_volatile(new) and not cell_difference(old, new):
@@ -122,40 +122,47 @@ def is_volatile(cell):
 
 
 def notebook_difference(committed, executed):
-    """The first difference as a sentence, or None."""
+    """Return the first difference as a sentence, or None."""
     for old, new in zip(code_cells(committed), code_cells(executed), strict=True):
-        if not is_volatile(old) and (difference := cell_difference(old, new)):
+        difference = None if is_volatile(old) else cell_difference(old, new)
+        if difference:
             return f"cell {committed.cells.index(old) + 1}: {difference}"
     return None
 
 
 def cell_difference(old, new):
-    before, now = contents(old), contents(new)
-    if (given := [kind for kind, _ in now]) != (there := [kind for kind, _ in before]):
-        return f"it gives {given}, the file has {there}"
-    for (kind, a), (_, b) in zip(before, now, strict=True):
-        if difference := (picture_difference if kind == "picture" else text_difference)(a, b):
+    """Return the first difference of two cells as a sentence, or None."""
+    old_contents, new_contents = contents(old), contents(new)
+    old_kinds = [kind for kind, _ in old_contents]
+    new_kinds = [kind for kind, _ in new_contents]
+    if new_kinds != old_kinds:
+        return f"it gives {new_kinds}, the file has {old_kinds}"
+    for (kind, old_text), (_, new_text) in zip(old_contents, new_contents, strict=True):
+        compare = picture_difference if kind == "picture" else text_difference
+        difference = compare(old_text, new_text)
+        if difference:
             return difference
     return None
 
 
 def contents(cell):
-    """[(kind, text), …] of a cell: which it is to run, and what a reader gets; of a picture its parts."""
-    found = [("count", str(cell.execution_count))]
+    """Return [(kind, text), …] of a cell: its execution count, and its outputs in parts."""
+    parts = [("count", str(cell.execution_count))]
     for output in cell.outputs:
-        found.append((output.output_type, output.get("name", "")))
+        parts.append((output.output_type, output.get("name", "")))
         data = output.get("data", {"text": output.get("text", "")})
-        if shown := PICTURE.fullmatch(data.get("text/html", "")):
-            alt, width, picture = shown.groups()
+        match = PICTURE.fullmatch(data.get("text/html", ""))
+        if match:
+            alt, width, picture = match.groups()
             data = {"text": data["text/plain"], "alt": html.unescape(alt), "width": width, "picture": picture}
-        found += sorted(data.items())
-    return found
+        parts += sorted(data.items())
+    return parts
 
 
 def text_difference(before, now):
-    """None when the words are equal and the numbers close; else the first line that differs."""
+    """Return None if the words are equal and the numbers are close; else the first line that differs."""
     for old, new in itertools.zip_longest(before.splitlines(), now.splitlines(), fillvalue="(no such line)"):
-        # Blanks may differ: a column is one wider where a −0.0 became 0.0.
+        # The number of spaces may differ: a column is wider if it has a −0.0 instead of a 0.0.
         same_words = NUMBER.sub(" # ", old).split() == NUMBER.sub(" # ", new).split()
         if not (same_words and all(map(same_number, NUMBER.findall(old), NUMBER.findall(new)))):
             return "the output is not what the file shows (-), but (+):\n" + "\n".join(
@@ -165,8 +172,13 @@ def text_difference(before, now):
 
 
 def same_number(a, b):
-    """Equal; or not whole, and close to 1e-6 or to one unit of a last digit beyond the second decimal."""
-    if a == b or not re.search("[.eE]", a + b):
+    """Return whether two numbers are equal or close; integers must be equal.
+
+    Close means a relative difference of 1e-6, or one unit of the last digit if that is the third decimal or
+    a later one.
+    """
+    are_integers = not re.search("[.eE]", a + b)
+    if a == b or are_integers:
         return a == b
     last = max(Decimal(number).as_tuple().exponent for number in (a, b))
     unit = 10.0**last if last <= -3 else 0
@@ -174,7 +186,7 @@ def same_number(a, b):
 
 
 def picture_difference(before, now):
-    """None when the pictures are alike."""
+    """Return None if two pictures look the same; else the difference as a sentence."""
     if not SAME_LETTERS:
         return None
     old, new = (Image.open(io.BytesIO(base64.b64decode(encoded))).convert("RGB") for encoded in (before, now))
@@ -193,13 +205,13 @@ def picture_difference(before, now):
 
 
 def per_notebook(now=NOTEBOOKS):
-    """Some run with every `pytest`, all of them with `pytest -m slow`."""
+    """Return a parametrization: notebooks that are not in `now` run only with `pytest -m slow`."""
     cases = [pytest.param(p, marks=[] if p in now else pytest.mark.slow, id=p.stem) for p in NOTEBOOKS]
     return pytest.mark.parametrize("path", cases)
 
 
 @per_notebook(now=NOTEBOOKS[:1])
-def test_a_notebook_runs_and_shows_what_the_file_shows(path, tmp_path):
+def test_notebook_outputs_are_not_stale(path, tmp_path):
     committed = read(path)
     executed = execute(committed, tmp_path)
     if os.environ.get("NPFORMER_REWRITE") == "1":
@@ -210,24 +222,24 @@ def test_a_notebook_runs_and_shows_what_the_file_shows(path, tmp_path):
 
 
 @per_notebook(now=())
-def test_the_cells_of_a_notebook_run_backwards_after_one_run(path, tmp_path):
+def test_notebook_cells_run_backwards_after_one_run(path, tmp_path):
     execute(read(path), tmp_path, again=True)
 
 
 @per_notebook()
-def test_a_notebook_is_in_its_normal_form(path):
+def test_notebook_is_in_its_normal_form(path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     assert nbformat.writes(normalised(notebook)) + "\n" == path.read_text(encoding="utf-8"), HOW_TO_REWRITE
 
 
 @pytest.mark.slow
-def test_without_the_model_its_lesson_stops_at_one_line_that_says_how_to_get_it(tmp_path):
+def test_lesson_without_its_model_explains_the_installation(tmp_path):
     lesson = nbformat.read(ROOT / "notebooks" / "08_a_real_model.ipynb", as_version=4)
     first = code_cells(lesson)[0]
     first.source = "import sys\nsys.modules['safetensors'] = None  # as if not installed\n" + first.source
     with pytest.raises(CellExecutionError) as stopped:
         execute(lesson, tmp_path)
-    shown = stopped.value.traceback.rpartition("----\n")[2]  # what stands below the cell's own code
+    shown = stopped.value.traceback.rpartition("----\n")[2]  # the text below the code of the cell
     (line,) = shown.strip().splitlines()
     assert GET_MODEL in line

@@ -1,4 +1,4 @@
-"""What the browser edition of the lessons cannot do: where a lesson's page shows it instead."""
+"""Helpers for the browser edition of the lessons: what to do where a browser lacks something."""
 
 import importlib
 import linecache
@@ -8,54 +8,69 @@ from collections.abc import Callable
 from traceback import walk_tb
 from typing import Any
 
-IN_BROWSER = sys.platform == "emscripten"  # no threads, no processes, one slow core, no large files
+IN_BROWSER = (
+    sys.platform == "emscripten"
+)  # a browser has no threads, no processes, one slow core, no large files
 
 
 def page_of(lesson: str) -> str:
-    """The address of a lesson's page, results included, on the site that this browser edition belongs to.
+    """Return the address of a lesson's page, with its results, on the site of this browser edition.
 
-    The edition is the folder lite/ of the site, the pages are in lessons/. Only to be called in a browser.
+    The browser edition is in the folder lite/ of the site, and the pages are in lessons/. Call this function
+    only in a browser.
+
+    Parameters
+    ----------
+    lesson : str
+        The file name of the lesson without .ipynb: "08_a_real_model".
     """
-    here = importlib.import_module("js").location  # what Pyodide gives of the page's own world
-    site, _, _ = str(here.href).partition("/lite/")
+    location = importlib.import_module("js").location  # Pyodide's module for the JavaScript of the page
+    site, _, _ = str(location.href).partition("/lite/")
     return f"{site}/lessons/{lesson}.html"
 
 
 def read_on(lesson: str, lacks: str, *missing: str) -> None:
-    """From here on a cell that asks for what is missing says where its result is; no error.
+    """From now on, let a cell that needs something missing show a link to its result instead of an error.
 
-    `lacks` is what the browser has not, as the beginning of that line; `missing` are the names and modules
-    that are not there for this reason. A cell that stops at one of them leaves names of its own unset, and
-    these are missing from then on too. Any other name that is not there is an error as ever. Only to be
-    called in a browser.
+    A cell that stops at a missing name does not set its own names, so they become missing names too. Every
+    other undefined name is an error as usual. Call this function only in a browser.
+
+    Parameters
+    ----------
+    lesson : str
+        The file name of the lesson without .ipynb: "08_a_real_model".
+    lacks : str
+        What the browser lacks: the beginning of the message that the cell shows.
+    missing : str
+        The names and modules that are missing for this reason.
     """
-    notebook: Any = importlib.import_module("IPython")  # untyped
-    without = {*missing}
+    notebook: Any = importlib.import_module("IPython")  # has no type annotations
+    missing_names = set(missing)
 
-    def say(
+    def show_message(
         shell: Any, kind: type, error: NameError | ImportError, traceback: Any, tb_offset: Any = None
     ) -> None:
-        if error.name not in without:
+        if error.name not in missing_names:
             shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)
             return
-        without.update(_set_by(_cell(shell, traceback)))
-        stopped = f"so this cell, which asks for `{error.name}`, shows its result on"
-        line = f"{lacks}, {stopped} [the page of this lesson]({page_of(lesson)})."
-        notebook.display.display(notebook.display.Markdown(line))
+        missing_names.update(_assigned_names(_source_of_cell(shell, traceback)))
+        reason = f"so this cell, which asks for `{error.name}`, shows its result on"
+        message = f"{lacks}, {reason} [the page of this lesson]({page_of(lesson)})."
+        notebook.display.display(notebook.display.Markdown(message))
 
-    notebook.get_ipython().set_custom_exc((NameError, ModuleNotFoundError), say)
-
-
-def _cell(shell: Any, traceback: Any) -> str:
-    """The code of the cell that a traceback came through: IPython keeps it as the lines of a file."""
-    frames = (frame for frame, _ in walk_tb(traceback) if frame.f_globals is shell.user_ns)
-    return "".join(linecache.getlines(next(frames).f_code.co_filename))
+    notebook.get_ipython().set_custom_exc((NameError, ModuleNotFoundError), show_message)
 
 
-def _set_by(source: str) -> set[str]:
-    """The names that a cell sets at its top level.
+def _source_of_cell(shell: Any, traceback: Any) -> str:
+    """Return the code of the cell that raised an error. IPython stores the code of a cell as a file."""
+    cell_frames = [frame for frame, _ in walk_tb(traceback) if frame.f_globals is shell.user_ns]
+    return "".join(linecache.getlines(cell_frames[0].f_code.co_filename))
 
-    >>> sorted(_set_by("a, b = 1, 2\\nfor c in a: d = c\\ndef e():\\n    f = 1"))
+
+def _assigned_names(source: str) -> set[str]:
+    """Return the names that a cell sets at its top level.
+
+    >>> sorted(_assigned_names("a, b = 1, 2\\nfor c in a: d = c\\ndef e():\\n    f = 1"))
     ['a', 'b', 'c', 'd', 'e']
     """
     table = symtable.symtable(source, "cell", "exec")
@@ -65,16 +80,23 @@ def _set_by(source: str) -> set[str]:
 
 
 class AtOnce:
-    """In the place of a pool with one thread, where no thread can start: work is done when it is handed in.
+    """A replacement for a thread pool where no thread can start: `submit` runs the task immediately.
 
     >>> AtOnce().submit(print, "done").result()
     done
     """
 
     def submit(self, task: Callable[..., Any], *args: Any) -> "AtOnce":
-        """Do the task before anything else happens."""
+        """Run the task, and return an object whose `result()` can be called.
+
+        Parameters
+        ----------
+        task : function
+        args : any
+            The arguments of the task.
+        """
         task(*args)
         return self
 
     def result(self) -> None:
-        """Nothing is left to wait for."""
+        """Return immediately: the task is already done."""

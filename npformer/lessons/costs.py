@@ -1,6 +1,5 @@
-"""What a layer and a model cost: the paper's Table 1 as numbers, parameters, multiplications, bytes."""
+"""The cost of a layer and of a model: the paper's Table 1, parameters, multiplications and bytes."""
 
-import itertools
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -13,35 +12,54 @@ from npformer.validation.annotations import Count, DType, Length, integer
 class LayerCost(NamedTuple):
     """One row of the paper's Table 1."""
 
-    operations: int  # per layer, without the constant that O(…) leaves open
-    sequential: int  # steps that have to wait for each other
-    path: int  # the longest way between two positions
+    operations: int  # of one layer, without the constant factor of O(…)
+    sequential: int  # the number of steps that must run one after the other
+    path: int  # the length of the longest path between two positions
 
 
 Kernel = Annotated[int, integer(">= 2", 2)]
 
 
 def table_1(n: Count, d: Count, *, k: Kernel = 3, r: Count = 64) -> dict[str, LayerCost]:
-    """The paper's Table 1 for n positions of width d: a row a layer type.
+    """The numbers of the paper's Table 1 for n positions of width d ("Attention Is All You Need", section 4).
 
-    "Attention Is All You Need", section 4. Self-attention n² d, 1, 1; recurrent n d², n, n; convolutional
-    k n d², 1, log_k n; self-attention restricted to r neighbours r n d, 1, n / r. k is the kernel's
-    width. Path lengths are rounded up.
+    Operations, sequential operations and path length: self-attention n² d, 1, 1; recurrent n d², n, n;
+    convolutional k n d², 1, log_k n; restricted self-attention r n d, 1, n / r. Path lengths are rounded up.
 
+    Parameters
+    ----------
+    n : int
+        The number of positions.
+    d : int
+        The width d_model.
+    k : int
+        The width of the convolution's kernel, at least 2.
+    r : int
+        The number of neighbours that restricted self-attention attends to.
+
+    Returns
+    -------
+    table : dict of LayerCost
+        The costs by layer type.
+
+    Examples
+    --------
     >>> table_1(10, 512)["self-attention"]
     LayerCost(operations=51200, sequential=1, path=1)
     """
-    path = next(steps for steps in itertools.count(1) if k**steps >= n)  # math.log(243, 3) is above 5
+    convolutional_path = 1
+    while k**convolutional_path < n:  # in floating point, math.log(243, 3) is above 5
+        convolutional_path += 1
     return {
         "self-attention": LayerCost(n * n * d, 1, 1),
         "recurrent": LayerCost(n * d * d, n, n),
-        "convolutional": LayerCost(k * n * d * d, 1, path),
-        "restricted self-attention": LayerCost(min(r, n) * n * d, 1, -(-n // r)),
+        "convolutional": LayerCost(k * n * d * d, 1, convolutional_path),
+        "restricted self-attention": LayerCost(min(r, n) * n * d, 1, -(-n // r)),  # rounded up
     }
 
 
 class BlockMultiplications(NamedTuple):
-    """Multiplications in one forward of an encoder block, by where they happen."""
+    """Multiplications in the forward pass of one block, by the part of the block."""
 
     projections: int  # x W_Q, x W_K, x W_V, heads W_O: 4 n d²
     scores: int  # q kᵀ over all heads: n² d
@@ -50,13 +68,32 @@ class BlockMultiplications(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Of one forward. With the additions twice as many FLOPs; a backward costs twice a forward."""
+        """The multiplications of one forward pass. A backward pass needs twice as many.
+
+        Each multiplication has an addition, so the number of FLOPs is twice this number.
+        """
         return sum(self)
 
 
 def encoder_block_multiplications(n: Length, config: TransformerConfig) -> BlockMultiplications:
-    """Multiplications in the matrix products of one encoder block's forward, for n positions.
+    """Count the multiplications in the matrix products of one encoder block's forward pass.
 
+    Projections 4 n d²; scores n² d; weighted sums of the values n² d; feed-forward 2 n d d_ff.
+
+    Parameters
+    ----------
+    n : int
+        The number of positions.
+    config : TransformerConfig
+        The sizes of the block.
+
+    Returns
+    -------
+    multiplications : BlockMultiplications
+        The counts by part; `multiplications.total` is their sum.
+
+    Examples
+    --------
     >>> encoder_block_multiplications(10, TransformerConfig()).scores
     51200
     """
@@ -65,8 +102,21 @@ def encoder_block_multiplications(n: Length, config: TransformerConfig) -> Block
 
 
 def score_cells(n: Length, n_heads: Count = 1) -> int:
-    """Cells in the score matrices of n positions, one n × n matrix a head.
+    """Count the cells of the score matrices: n_heads n², one n × n matrix per head.
 
+    Parameters
+    ----------
+    n : int
+        The number of positions.
+    n_heads : int
+        The number of heads.
+
+    Returns
+    -------
+    cells : int
+
+    Examples
+    --------
     >>> score_cells(10)
     100
     """
@@ -74,75 +124,140 @@ def score_cells(n: Length, n_heads: Count = 1) -> int:
 
 
 class ParameterCount(NamedTuple):
-    """Numbers that a model trains, by where they live."""
+    """The number of trained parameters of a model, by part."""
 
-    embedding: int  # one matrix for both embeddings and the logits
+    embedding: int  # one matrix, used by both embeddings and by the logits
     encoder: int
     decoder: int
-    positions: int  # two learned tables, or none
+    positions: int  # the two tables of learned positions; otherwise 0
 
     @property
     def total(self) -> int:
+        """The sum of all parts."""
         return sum(self)
 
 
 def parameter_count(config: TransformerConfig, vocab_size: Count) -> ParameterCount:
-    """How many numbers `init_transformer(vocab_size, config, …)` makes.
+    """Count the parameters of `init_transformer(vocab_size, config, …)`.
 
-    The paper's base model with its shared vocabulary of about 37,000 tokens comes to 63.0 million; its
-    Table 3 says 65. The vocabulary's exact size, biases in the attention and what counts as a parameter are
-    left open there.
+    The paper's base model with its shared vocabulary of about 37,000 tokens has 63.0 million parameters;
+    Table 3 of the paper says 65 million. The paper does not state the exact size of the vocabulary, whether
+    the attention has biases, and what counts as a parameter.
 
+    Parameters
+    ----------
+    config : TransformerConfig
+        The sizes of the model.
+    vocab_size : int
+        The number of tokens in the vocabulary.
+
+    Returns
+    -------
+    count : ParameterCount
+        The counts by part; `count.total` is their sum.
+
+    Examples
+    --------
     >>> round(parameter_count(TransformerConfig(), 37000).total / 1e6, 1)
     63.0
     """
     d, f, n_layers = config.d_model, config.d_ff, config.n_layers
-    attention = 4 * d * d + 4 * d * config.attention_bias
-    ffn, norm = 2 * d * f + f + d, 2 * d
-    final_norm = norm * (config.norm == "pre")
+    attention = 4 * d * d
+    if config.attention_bias:
+        attention += 4 * d
+    ffn = 2 * d * f + f + d
+    norm = 2 * d
+    final_norm = norm if config.norm == "pre" else 0
     return ParameterCount(
-        vocab_size * d,
-        n_layers * (attention + ffn + 2 * norm) + final_norm,
-        n_layers * (2 * attention + ffn + 3 * norm) + final_norm,
-        2 * config.max_length * d * (config.positions == "learned"),
+        embedding=vocab_size * d,
+        encoder=n_layers * (attention + ffn + 2 * norm) + final_norm,
+        decoder=n_layers * (2 * attention + ffn + 3 * norm) + final_norm,
+        positions=2 * config.max_length * d if config.positions == "learned" else 0,
     )
 
 
 def training_bytes(
     config: TransformerConfig, vocab_size: Count, *, dtype: DType = np.float32
 ) -> dict[str, int]:
-    """Bytes that hold the model while it trains: parameters, gradients, and Adam's two running means.
+    """Count the bytes that a model needs while it trains: parameters, gradients and Adam's two running means.
 
+    Parameters
+    ----------
+    config : TransformerConfig
+        The sizes of the model.
+    vocab_size : int
+        The number of tokens in the vocabulary.
+    dtype : dtype
+        The dtype of all arrays.
+
+    Returns
+    -------
+    bytes : dict of int
+        The bytes of the "parameters", the "gradients" and "adam".
+
+    Examples
+    --------
     >>> training_bytes(TransformerConfig(), 37000)["adam"] // 10**6
     504
     """
-    one = np.dtype(dtype).itemsize * parameter_count(config, vocab_size).total
-    return {"parameters": one, "gradients": one, "adam": 2 * one}
+    parameter_bytes = np.dtype(dtype).itemsize * parameter_count(config, vocab_size).total
+    return {"parameters": parameter_bytes, "gradients": parameter_bytes, "adam": 2 * parameter_bytes}
 
 
 def encoder_block_cache_bytes(
     B: Length, T: Length, config: TransformerConfig, *, dtype: DType = np.float32
 ) -> int:
-    """Bytes that the backward of a post-norm encoder block has to find, without dropout.
+    """Count the bytes of the cache of a post-norm encoder block without dropout.
 
-    Eight (B, T, d_model): the input, Q, K, V, the merged heads, both x̂ and the FFN's input; the hidden
-    layer (B, T, d_ff), three times over with GELU (z, Φ and the product); the weights (B, h, T, T); two
-    roots (B, T).
+    The cache holds eight arrays (B, T, d_model): the input, Q, K, V, the merged heads, both x̂ and the input
+    of the FFN. It also holds the hidden layer (B, T, d_ff), the attention weights (B, n_heads, T, T) and two
+    standard deviations (B, T). With GELU there are three hidden arrays: z, Φ(z) and their product.
 
+    Parameters
+    ----------
+    B : int
+        The batch size.
+    T : int
+        The number of positions.
+    config : TransformerConfig
+        The sizes of the block.
+    dtype : dtype
+        The dtype of all arrays.
+
+    Returns
+    -------
+    bytes : int
+
+    Examples
+    --------
     >>> encoder_block_cache_bytes(8, 128, TransformerConfig()) // 2**20
     28
     """
-    hidden = config.d_ff * (1 if config.activation == "relu" else 3)
-    row = 8 * config.d_model + hidden + config.n_heads * T + 2
-    return np.dtype(dtype).itemsize * B * T * row
+    hidden_arrays = 1 if config.activation == "relu" else 3
+    numbers_per_token = 8 * config.d_model + hidden_arrays * config.d_ff + config.n_heads * T + 2
+    return np.dtype(dtype).itemsize * B * T * numbers_per_token
 
 
 def causal_block_multiplications(n: Length, config: CausalLMConfig) -> BlockMultiplications:
-    """Multiplications in the matrix products of one causal block's forward, for n positions.
+    """Count the multiplications in the matrix products of one causal block's forward pass.
 
-    With d_kv = n_kv_heads d_k: projections 2 n d² + 2 n d d_kv; scores and mixing n² d each, for every query
-    head has its own; the gated network 3 n d d_ff.
+    With d_kv = n_kv_heads d_k: projections 2 n d² + 2 n d d_kv; scores n² d and weighted sums n² d, because
+    every query head has its own weights; gated feed-forward 3 n d d_ff.
 
+    Parameters
+    ----------
+    n : int
+        The number of positions.
+    config : CausalLMConfig
+        The sizes of the block.
+
+    Returns
+    -------
+    multiplications : BlockMultiplications
+        The counts by part; `multiplications.total` is their sum.
+
+    Examples
+    --------
     >>> causal_block_multiplications(10, CausalLMConfig()).feed_forward
     6635520
     """
@@ -151,35 +266,67 @@ def causal_block_multiplications(n: Length, config: CausalLMConfig) -> BlockMult
 
 
 class CausalParameterCount(NamedTuple):
-    """Numbers that a causal model trains, by where they live."""
+    """The number of trained parameters of a causal model, by part."""
 
     embedding: int
     attention: int  # of all blocks
     feed_forward: int
     norms: int
-    head: int  # 0 where it is the embedding's
+    head: int  # 0 if the head is the embedding matrix (tied)
 
     @property
     def total(self) -> int:
+        """The sum of all parts."""
         return sum(self)
 
 
 def causal_parameter_count(config: CausalLMConfig, vocab_size: Count) -> CausalParameterCount:
-    """How many numbers `init_causal_lm(vocab_size, config, …)` makes.
+    """Count the parameters of `init_causal_lm(vocab_size, config, …)`.
 
+    Parameters
+    ----------
+    config : CausalLMConfig
+        The sizes of the model.
+    vocab_size : int
+        The number of tokens in the vocabulary.
+
+    Returns
+    -------
+    count : CausalParameterCount
+        The counts by part; `count.total` is their sum.
+
+    Examples
+    --------
     >>> causal_parameter_count(CausalLMConfig(), 32000).total
     15191712
     """
-    d, f, n_layers, embedding = config.d_model, config.d_ff, config.n_layers, vocab_size * config.d_model
-    attention, norms = 2 * d * (d + _d_kv(config)), (2 * n_layers + 1) * d
+    d, f, n_layers = config.d_model, config.d_ff, config.n_layers
+    embedding = vocab_size * d
     return CausalParameterCount(
-        embedding, n_layers * attention, n_layers * 3 * d * f, norms, 0 if config.tied else embedding
+        embedding=embedding,
+        attention=n_layers * 2 * d * (d + _d_kv(config)),
+        feed_forward=n_layers * 3 * d * f,
+        norms=(2 * n_layers + 1) * d,
+        head=0 if config.tied else embedding,
     )
 
 
 def kept_bytes(config: CausalLMConfig, *, dtype: DType = np.float32) -> int:
-    """Bytes that writing keeps for each token: a key and a value in every block, 2 n_layers d_kv numbers.
+    """Count the bytes of the KV cache per token: a key and a value in every block, 2 n_layers d_kv numbers.
 
+    Parameters
+    ----------
+    config : CausalLMConfig
+        The sizes of the model.
+    dtype : dtype
+        The dtype of the cache.
+
+    Returns
+    -------
+    bytes : int
+
+    Examples
+    --------
     >>> kept_bytes(CausalLMConfig()), kept_bytes(CausalLMConfig(n_kv_heads=1))
     (13824, 2304)
     """
@@ -187,4 +334,5 @@ def kept_bytes(config: CausalLMConfig, *, dtype: DType = np.float32) -> int:
 
 
 def _d_kv(config: CausalLMConfig) -> int:
+    """Return the width of the keys of all heads together."""
     return config.d_model // config.n_heads * config.n_kv_heads

@@ -1,4 +1,4 @@
-"""Two questions for a model that does not learn: does order matter to it, are its representations flat?"""
+"""Tests for a model that does not learn: order sensitivity, similarity of its tokens, dead units."""
 
 from collections.abc import Callable
 
@@ -11,13 +11,31 @@ from npformer.validation.checks import check_callable, check_float
 
 
 def order_sensitivity(f: Callable[[Array], Array], x: Float[Array, "... T d"], rng: Rng) -> float:
-    """max |f(P x) - P f(x)| / max |f(x)| for a random reordering P of the positions.
+    """max |f(P x) - P f(x)| / max |f(x)| for a random permutation P of the positions.
 
-    0 (to rounding) says that f treats its rows as a bag: it cannot tell "dog bites man" from "man bites
-    dog". `f` maps (..., T, d) to (..., T, anything) and adds the positions itself if it has any.
+    A result of 0, but for rounding, shows that f treats its rows as a bag of words. The order does not matter
+    then, and "dog bites man" is the same as "man bites dog".
 
-    Raises ValueError when there are fewer than two positions, or when f(x) has other ones.
+    Parameters
+    ----------
+    f : function
+        Maps (..., T, d) to (..., T, any width). If the model has positions, f must add them itself.
+    x : float array (..., T, d)
+        The input, with at least two positions.
+    rng : numpy.random.Generator
+        Draws the permutation.
 
+    Returns
+    -------
+    sensitivity : float
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two positions, or if f(x) does not have the positions of x.
+
+    Examples
+    --------
     >>> order_sensitivity(np.tanh, np.eye(3), np.random.default_rng(0))
     0.0
     """
@@ -25,16 +43,20 @@ def order_sensitivity(f: Callable[[Array], Array], x: Float[Array, "... T d"], r
     T = x.shape[-2]
     if T < 2 or x.size == 0:
         raise ValueError(f"order_sensitivity: x has shape {x.shape}; expected two positions or more")
-    y = _applied(f, x)  # (..., T, anything)
+    y = _call(f, x)  # (..., T, any width)
     order = rng.permutation(T)
-    while (order == np.arange(T)).all():  # a shuffle that changes nothing would prove nothing
+    while (order == np.arange(T)).all():  # the identity would prove nothing
         order = rng.permutation(T)
     order = array_module(x).asarray(order)
-    moved = abs(_applied(f, x[..., order, :]) - y[..., order, :]).max()
-    return float(moved / (abs(y).max() or 1))
+    difference = abs(_call(f, x[..., order, :]) - y[..., order, :]).max()
+    largest = abs(y).max()
+    if largest == 0:
+        return float(difference)
+    return float(difference / largest)
 
 
-def _applied(f: Callable[[Array], Array], x: Array) -> Array:
+def _call(f: Callable[[Array], Array], x: Array) -> Array:
+    """Return f(x); reject a result with other positions."""
     y = f(x)
     check_float("order_sensitivity", "f(x)", y)
     if y.ndim != x.ndim or y.shape[:-1] != x.shape[:-1] or y.size == 0:
@@ -45,11 +67,21 @@ def _applied(f: Callable[[Array], Array], x: Array) -> Array:
 
 
 def token_similarity(x: Float[Array, "... T d"]) -> Float[Array, "... T T"]:
-    """The cosine between every two rows, x_i · x_j / (|x_i| |x_j|).
+    """The cosine of every two rows: x_i · x_j / (|x_i| |x_j|).
 
-    Off the diagonal near 1 everywhere, the representations are flat: every token says the same. A row of
-    zeros is like nothing: its cosines are 0.
+    If all cosines are near 1, the model has nearly the same representation for every token. The cosines of a
+    row of zeros are 0.
 
+    Parameters
+    ----------
+    x : float array (..., T, d)
+
+    Returns
+    -------
+    similarity : float array (..., T, T)
+
+    Examples
+    --------
     >>> token_similarity(np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 3.0]]))[0]
     array([1., 1., 0.])
     """
@@ -60,11 +92,26 @@ def token_similarity(x: Float[Array, "... T d"]) -> Float[Array, "... T T"]:
 
 
 def dead_units(hidden: Float[Array, "... d_ff"]) -> Array:
-    """True for a hidden unit that is 0 for every token, after ReLU: (d_ff,).
+    """Return which hidden units are 0 for every token after ReLU.
 
-    A dead unit gets no gradient from these tokens, so it stays dead while they come. Raises ValueError when
-    there is no token.
+    A dead unit gets no gradient from these tokens, so training with them does not change it.
 
+    Parameters
+    ----------
+    hidden : float array (..., d_ff)
+        The hidden layer, such as `cache.hidden` of `ffn_forward`.
+
+    Returns
+    -------
+    dead : boolean array (d_ff,)
+
+    Raises
+    ------
+    ValueError
+        If there is no token.
+
+    Examples
+    --------
     >>> dead_units(np.array([[0.0, 1.0], [0.0, 0.0]]))
     array([ True, False])
     """

@@ -1,4 +1,4 @@
-"""The worked example with numbers of its own for each student, drawn from a name."""
+"""The worked example with different numbers for each student, drawn from the student's name."""
 
 import hashlib
 import itertools
@@ -13,28 +13,51 @@ from npformer.lessons.worked_example import Example, dog_bites_man, values
 from npformer.tree import tree_map
 
 DECIMALS = 3
-DRAWN_FROM = (-1.0, -0.5, 0.0, 0.0, 0.0, 0.0, 0.5, 1.0)  # eight, so that a byte picks fairly
+NUMBERS = (
+    -1.0,
+    -0.5,
+    0.0,
+    0.0,
+    0.0,
+    0.0,
+    0.5,
+    1.0,
+)  # eight numbers: 256 is a multiple of 8, so a byte is fair
 
 
 def example_from_name(name: str) -> Example:
-    """“dog bites man” with embeddings, weights and target drawn from a name: the same ones everywhere.
+    """Draw the embeddings, weights and target of “dog bites man” from a name.
 
-    Capitals and spaces around the name make no difference. Draws that make a dull example are passed over.
+    The same name gives the same numbers on every machine. Capitals and spaces around the name make no
+    difference. Examples with extreme numbers are drawn again.
 
-    Raises TypeError unless the name is a string, ValueError when there is nothing in it.
+    Parameters
+    ----------
+    name : str
+        At least one letter.
 
+    Returns
+    -------
+    example : Example
+        Its norms and its architecture are those of "dog bites man".
+
+    Examples
+    --------
     >>> example_from_name("Ada").block.attention.W_Q
     array([[ 0. ,  0. , -0.5,  0. ],
            [ 0. , -0.5,  0.5,  0. ],
            [-0.5,  0. ,  0.5,  0. ],
            [ 0.5,  0. , -1. , -0.5]])
     """
-    draws = map(_draw, itertools.repeat(_numbers(letters_of("example_from_name", name))))
-    return next(filter(is_lively, draws))
+    numbers = _number_stream(letters_of("example_from_name", name))
+    example = _draw_example(numbers)
+    while not is_lively(example):
+        example = _draw_example(numbers)
+    return example
 
 
 def letters_of(function: str, name: str) -> str:
-    """A name as something is drawn from it, for that function: capitals and spaces make no difference."""
+    """Return a name in lowercase and without extra spaces; error messages begin with `function`."""
     if not isinstance(name, str):
         raise TypeError(f"{function}: name is {type(name).__name__}; expected a string")
     letters = " ".join(unicodedata.normalize("NFC", name.casefold()).split())
@@ -43,53 +66,76 @@ def letters_of(function: str, name: str) -> str:
     return letters
 
 
-def _numbers(letters: str) -> Iterator[float]:
-    """Integers and halves without end, from a hash of the name: a library's random generator may change."""
-    count = 0
-    while True:
+def _number_stream(letters: str) -> Iterator[float]:
+    """Yield an endless stream of NUMBERS from a hash of the name.
+
+    A library's random generator may give other numbers in a later version, but a hash stays the same.
+    """
+    for count in itertools.count():
         digest = hashlib.sha256(f"{letters} {count}".encode("utf-8", "surrogatepass")).digest()
-        yield from (DRAWN_FROM[byte % len(DRAWN_FROM)] for byte in digest)
-        count += 1
+        for byte in digest:
+            yield NUMBERS[byte % len(NUMBERS)]
 
 
-def _draw(numbers: Iterator[float]) -> Example:
+def _draw_example(numbers: Iterator[float]) -> Example:
     model = dog_bites_man()
-    like = (model.embedding, model.block.attention, model.block.ffn)
-    embedding, attention, ffn = tree_map(partial(_draw_array, numbers), like)
+    drawn_params = (model.embedding, model.block.attention, model.block.ffn)
+    embedding, attention, ffn = tree_map(partial(_draw_array, numbers), drawn_params)
     block = model.block._replace(attention=attention, ffn=ffn)
     example = model._replace(embedding=embedding, block=block)
     y = values(example, "y")["y"]
-    target = np.rint(y + _draw_array(numbers, y)) + 0.0  # whole numbers near the output; + 0.0: no -0
+    target = np.rint(y + _draw_array(numbers, y)) + 0.0  # integers near the output; + 0.0 turns -0.0 into 0.0
     return example._replace(target=target)
 
 
-def _draw_array(numbers: Iterator[float], like: Array) -> Array:
-    """An array of that shape; a matrix has no row and no column of zeros only."""
+def _draw_array(numbers: Iterator[float], model: Array) -> Array:
+    """Return an array of the shape of `model`; no row and no column of a matrix is all zeros."""
     while True:
-        drawn = np.array(list(itertools.islice(numbers, like.size))).reshape(like.shape)
-        if drawn.ndim == 1 or (drawn.any(axis=0).all() and drawn.any(axis=1).all()):
+        drawn = np.array(list(itertools.islice(numbers, model.size))).reshape(model.shape)
+        if drawn.ndim == 1:
+            return drawn
+        has_zero_column = not drawn.any(axis=0).all()
+        has_zero_row = not drawn.any(axis=1).all()
+        if not has_zero_column and not has_zero_row:
             return drawn
 
 
 def is_lively(example: Example) -> bool:
-    """Whether the example is worth a pencil: nothing vanishes, nothing grows, rounding does no harm."""
+    """Return whether an example is suitable for a worksheet.
+
+    Its numbers are neither too small nor too large, and rounding to three decimals changes no result visibly.
+    """
+    return _is_forward_lively(example) and _is_backward_lively(example)
+
+
+def _is_forward_lively(example: Example) -> bool:
     forward = values(example, "y")
     z, weights = forward["ffn.z"], forward["attention.weights"]
-    on = (z > 0).sum(axis=-1)
-    return (
-        bool(abs(z).min() >= 0.05)  # rounding switches no unit on or off
-        and bool(on.min() >= 1 and on.max() < z.shape[-1])
-        and bool(weights.min() >= 0.02 and np.ptp(weights, axis=-1).min() >= 0.2)  # no head is blind or bored
-        and all(forward[f"{norm}.variance"].min() >= 0.3 for norm in ("norm_1", "norm_2"))
-        and _is_lively_on_the_way_back(example)
+    active_units = (z > 0).sum(axis=-1)  # (n,)
+    rounding_switches_no_unit = abs(z).min() >= 0.05
+    every_token_has_active_units = active_units.min() >= 1
+    every_token_has_inactive_units = active_units.max() < z.shape[-1]
+    every_weight_is_visible = weights.min() >= 0.02
+    no_row_of_weights_is_uniform = np.ptp(weights, axis=-1).min() >= 0.2
+    variances_are_large = all(forward[f"{norm}.variance"].min() >= 0.3 for norm in ("norm_1", "norm_2"))
+    return bool(
+        rounding_switches_no_unit
+        and every_token_has_active_units
+        and every_token_has_inactive_units
+        and every_weight_is_visible
+        and no_row_of_weights_is_uniform
+        and variances_are_large
     )
 
 
-def _is_lively_on_the_way_back(example: Example) -> bool:
-    exact, pencil = values(example, "d_E"), values(example, "d_E", DECIMALS)
-    for name, value in exact.items():  # a NaN is not within anything
-        seen = abs(value).max() >= 0.05 or not name.startswith("d_")
-        if not (seen and abs(value).max() < 20 and abs(value - pencil[name]).max() <= 0.05):
+def _is_backward_lively(example: Example) -> bool:
+    exact = values(example, "d_E")
+    rounded = values(example, "d_E", DECIMALS)
+    for name, value in exact.items():
+        largest = abs(value).max()
+        is_visible = largest >= 0.05 or not name.startswith("d_")
+        rounding_error = abs(value - rounded[name]).max()
+        if not (is_visible and largest < 20 and rounding_error <= 0.05):  # NaN fails too
             return False
     trained = values(example, "new_loss", DECIMALS)
     return bool(trained["new_loss"] < trained["loss"])

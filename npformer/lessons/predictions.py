@@ -1,15 +1,15 @@
-"""The predictions of a lesson: a question, the cell that answers it, and an answer shown below its output.
+"""The predictions of a lesson: a question, the cell that answers it, and an answer below the cell's output.
 
-In a lesson's notebook the structure is in the cells' metadata. The markdown cell that ends with the question
-has `{"npformer": {"predict": "3.2a"}}`, the code cell after it `{"npformer": {"reveal": "3.2a"}}`, and its
-last line is `reveal("3.2a")`. The answers are not in the notebook: they are package data, a file a lesson,
-`answers/03.md`, a heading an answer, `## 3.2a`.
+The structure is in the metadata of a lesson's cells. The markdown cell that ends with a question has
+`{"npformer": {"predict": "3.2a"}}`. The code cell after it has `{"npformer": {"reveal": "3.2a"}}`, and its
+last line is `reveal("3.2a")`. The answers are not in the notebook. They are in the package: one file per
+lesson, `answers/03.md`, with one heading per answer, `## 3.2a`.
 
-Why a call, and neither a folded element nor hidden cells: what is not in the file cannot be seen too early,
-in whichever program it is opened, and an output below a cell is the one thing that JupyterLab, Notebook 7,
-VS Code, the browser edition and an exported page all show alike, in the order of reading; each was tried,
-Colab was not. Hidden cells are a convention of one program each, and a page that folds lets a class read
-ahead.
+An answer is a function call, not a hidden cell or a folded text, for two reasons. A text that is not in the
+file cannot be seen too early, whatever program opens the file. And JupyterLab, Notebook 7, VS Code, the
+browser edition and an exported page all show the output of a cell in the same way. (Each of these programs
+was tried; Colab was not.) Hidden cells work differently in each program, and students can open a folded text
+too early.
 """
 
 import re
@@ -21,7 +21,7 @@ QUESTION = "**Predict.**"
 
 
 class Answer(NamedTuple):
-    """The answer to one prediction: a notebook shows it as Markdown, a terminal as text."""
+    """The answer to one prediction. A notebook shows it as Markdown, a terminal as text."""
 
     text: str
 
@@ -33,26 +33,49 @@ class Answer(NamedTuple):
 
 
 def reveal(id: str) -> Answer:
-    """The answer to prediction `id`, such as "3.2a": as the last line of a cell, it stands below the output.
+    """Show the answer to a prediction; as the last line of a cell, the answer appears below the output.
 
-    Raises TypeError unless id is a string, ValueError when there is no such answer.
+    Parameters
+    ----------
+    id : str
+        The id of the prediction: "3.2a".
 
+    Returns
+    -------
+    answer : Answer
+
+    Raises
+    ------
+    ValueError
+        If there is no answer with this id.
+
+    Examples
+    --------
     >>> reveal("1.1a")
     Answer. Yes. A sum does not care about order: both sentences are one **bag of words**.
     """
     if not isinstance(id, str):
         raise TypeError(f"reveal: id is a {type(id).__name__}; expected a string such as '1.1a'")
-    named = ID.fullmatch(id)
-    found = answers(int(named[1])) if named else {}
-    if id not in found:
-        known = f"that lesson has {', '.join(found)}" if found else "an id is such as '1.1a'"
-        raise ValueError(f"reveal: there is no answer {id!r}; {known}")
-    return Answer(found[id])
+    match = ID.fullmatch(id)
+    answers_of_lesson = answers(int(match[1])) if match else {}
+    if id not in answers_of_lesson:
+        hint = "an id is such as '1.1a'"
+        if answers_of_lesson:
+            hint = f"that lesson has {', '.join(answers_of_lesson)}"
+        raise ValueError(f"reveal: there is no answer {id!r}; {hint}")
+    return Answer(answers_of_lesson[id])
 
 
 def answers(lesson: int) -> dict[str, str]:
-    """{id: answer} of a lesson, in the file's order; none for a lesson without such a file.
+    """Return the answers of a lesson by id, in the order of the file; {} if the lesson has no file.
 
+    Parameters
+    ----------
+    lesson : int
+        The number of the lesson.
+
+    Examples
+    --------
     >>> list(answers(1))[:2], answers(99)
     (['1.1a', '1.1b'], {})
     """
@@ -61,5 +84,6 @@ def answers(lesson: int) -> dict[str, str]:
     file = resources.files("npformer.lessons").joinpath(f"answers/{lesson:02}.md")
     if not file.is_file():
         return {}
-    _, *parts = HEADING.split(file.read_text(encoding="utf-8"))
-    return {id: text.strip() for id, text in zip(parts[::2], parts[1::2], strict=True)}
+    _, *parts = HEADING.split(file.read_text(encoding="utf-8"))  # id, answer, id, answer, …
+    ids, texts = parts[::2], parts[1::2]
+    return {id: text.strip() for id, text in zip(ids, texts, strict=True)}

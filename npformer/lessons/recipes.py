@@ -1,11 +1,24 @@
-"""The recipe of a cell: how its number comes from the numbers of cells that stand before it, as plain data.
+"""Recipes: how the number of a cell is calculated from other cells, as plain data.
 
-A recipe is a cell's number, counted through all steps of the trace in order; or ("number", value, how it is
-written); or (operation, recipe, …) with the operations of OPERATIONS. So Python and the page of the player
-evaluate one and the same list, and the page can also show how a number comes about.
+A cell is one number of the worked example. All cells of all steps are numbered from 0, in the order of the
+calculation. A **recipe** describes one calculated cell. It has one of three forms:
 
-The equations of the worked example are written over arrays of `Term`: NumPy's own `@`, `sum` and `/` then
-write the recipe of each cell.
+    7                       the number of cell 7
+    ("number", 2.0, "2")    a number that is part of the equation, and the text that shows it
+    ("/", 7, 3)             an operation of `OPERATIONS` on other recipes: cell 7 divided by cell 3
+
+Python and the page of the player evaluate the same recipes. The page can also show the arithmetic of a cell.
+
+A **Term** holds one recipe. Arithmetic on terms builds a longer recipe instead of calculating a number. The
+equations of the worked example are ordinary NumPy code, such as `x @ W + b`, over arrays of terms. NumPy then
+adds and multiplies the terms, and every entry of the result holds the recipe of its cell:
+
+>>> x, W = Term(0), Term(1)
+>>> (x * W + Term(2)).recipe
+('+', ('*', 0, 1), 2)
+
+Recipes of the same **form** differ only in their cells. `group_by_form` collects them, so that `evaluate`
+calculates all cells of one form in one NumPy call.
 """
 
 import math
@@ -16,10 +29,43 @@ import numpy as np
 
 from npformer.backend import Array
 
-Recipe: TypeAlias = Any  # int, or (operation, recipe, …); mypy has no word for such a tree
+Recipe: TypeAlias = Any  # a cell number, or (operation, recipe, …); mypy cannot describe this recursive type
 
-OPERATIONS: dict[str, Callable[..., Any]] = {  # on arrays, entry by entry
-    "+": lambda *terms: sum(terms),
+
+def _add_all(*summands: Any) -> Any:
+    return sum(summands)
+
+
+def _maximum_of_all(*values: Any) -> Any:
+    return np.max(values, axis=0)
+
+
+def _relu(z: Any) -> Any:
+    return np.maximum(0.0, z)
+
+
+def _relu_gradient(d_hidden: Any, z: Any) -> Any:
+    """Return the gradient of z: `d_hidden` where z > 0, else 0."""
+    return np.where(z > 0, d_hidden, 0.0)
+
+
+def _normal_cdf(z: Any) -> Any:
+    """Return Φ(z), the cumulative distribution function of the standard normal distribution."""
+    return (1 + np.vectorize(math.erf)(z / math.sqrt(2))) / 2
+
+
+def _normal_density(z: Any) -> Any:
+    """Return φ(z), the derivative of Φ."""
+    return np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+
+def _masked_score() -> float:
+    """Return the score of a key that the mask hides."""
+    return -math.inf
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {  # each operation works on arrays, entry by entry
+    "+": _add_all,
     "-": np.subtract,
     "*": np.multiply,
     "/": np.divide,
@@ -29,23 +75,27 @@ OPERATIONS: dict[str, Callable[..., Any]] = {  # on arrays, entry by entry
     "exp": np.exp,
     "sin": np.sin,
     "cos": np.cos,
-    "max": lambda *terms: np.max(terms, axis=0),
-    "relu": lambda z: np.maximum(0.0, z),
-    "gate": lambda d, z: np.where(z > 0, d, 0.0),  # what ReLU lets through on the way back
-    "share": lambda z: (1 + np.vectorize(math.erf)(z / math.sqrt(2))) / 2,  # Φ(z), of a normal distribution
-    "bell": lambda z: np.exp(-z * z / 2) / math.sqrt(2 * math.pi),  # φ(z), the slope of Φ
-    "hidden": lambda: -math.inf,  # the score of a word that a mask hides
+    "max": _maximum_of_all,
+    "relu": _relu,
+    "gate": _relu_gradient,
+    "share": _normal_cdf,
+    "bell": _normal_density,
+    "hidden": _masked_score,
 }
 
 
 class Term:
-    """A recipe that + − · / make longer; NumPy calls them for each entry of an array of terms."""
+    """A recipe with the operators + - * /, each of which returns a term with a longer recipe.
+
+    >>> (Term(3) / Term(4)).recipe
+    ('/', 3, 4)
+    """
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
 
     def __add__(self, other: "Term") -> "Term":
-        return Term(("+", *_summands(self.recipe), *_summands(other.recipe)))
+        return Term(("+", *_summands_of(self.recipe), *_summands_of(other.recipe)))
 
     def __sub__(self, other: "Term") -> "Term":
         return Term(("-", self.recipe, other.recipe))
@@ -57,118 +107,141 @@ class Term:
         return Term(("/", self.recipe, other.recipe))
 
 
-def _summands(recipe: Recipe) -> tuple[Recipe, ...]:
-    """a + b + c is one sum of three, not a sum of a sum."""
-    return tuple(recipe[1:]) if isinstance(recipe, tuple) and recipe[0] == "+" else (recipe,)
+def _summands_of(recipe: Recipe) -> tuple[Recipe, ...]:
+    """Return the summands of a sum, or the recipe itself: a + b + c becomes one sum of three summands."""
+    is_sum = isinstance(recipe, tuple) and recipe[0] == "+"
+    return tuple(recipe[1:]) if is_sum else (recipe,)
 
 
-def number(value: float, text: str | None = None) -> Term:
-    """A number that stands in the equation itself, and how it is written there."""
-    return Term(("number", float(value), f"{value:g}" if text is None else text))
+def make_number(value: float, text: str | None = None) -> Term:
+    """Return the term of a number that is part of the equation, with the text that shows the number."""
+    if text is None:
+        text = f"{value:g}"
+    return Term(("number", float(value), text))
 
 
-def constant(value: float) -> Array:
-    """A number that can stand before an array."""
-    return np.array(number(value), dtype=object)
+def make_constant(value: float) -> Array:
+    """Return a number as a 0-d array of one term, so that it can be the left operand of an array."""
+    return np.array(make_number(value), dtype=object)
 
 
-def root(d: int) -> Term:
-    """√d, written so."""
-    return number(math.sqrt(d), f"√{d}")
+def make_root(d: int) -> Term:
+    """Return the term of √d, which is shown as "√d" and not as its decimals."""
+    return make_number(math.sqrt(d), f"√{d}")
 
 
-def terms(make: Callable[[Any], Term], numbers: Array) -> Array:
-    """An array of terms, one made of each number."""
-    made = np.empty(numbers.shape, dtype=object)
-    for place, value in np.ndenumerate(numbers):
-        made[place] = make(value.item())
-    return made
+def make_terms(make_term: Callable[[Any], Term], numbers: Array) -> Array:
+    """Return an array of terms of the same shape: `make_term` of each number."""
+    terms = np.empty(numbers.shape, dtype=object)
+    for index, value in np.ndenumerate(numbers):
+        terms[index] = make_term(value.item())
+    return terms
 
 
-def each(operation: str, *arrays: Array) -> Array:
-    """An operation on each entry of arrays, which may broadcast."""
+def apply_entrywise(operation: str, *arrays: Array) -> Array:
+    """Return the terms of an operation on each entry of the arrays, which are broadcast."""
 
-    def one(*entries: Term) -> Term:
+    def apply(*entries: Term) -> Term:
         return Term((operation, *(entry.recipe for entry in entries)))
 
-    return np.vectorize(one, otypes=[object])(*arrays)
+    return np.vectorize(apply, otypes=[object])(*arrays)
 
 
 def row_mean(a: Array) -> Array:
-    """The mean of each row: (..., 1)."""
-    return a.sum(axis=-1, keepdims=True) / number(a.shape[-1])
+    """Return the mean of each row: (..., 1)."""
+    return a.sum(axis=-1, keepdims=True) / make_number(a.shape[-1])
 
 
 def row_max(a: Array) -> Array:
-    """The largest number of each row: (..., 1)."""
-    return each("max", *np.moveaxis(a, -1, 0))[..., None]
+    """Return the largest number of each row: (..., 1)."""
+    columns = np.moveaxis(a, -1, 0)
+    return apply_entrywise("max", *columns)[..., None]
 
 
-class Recipes(NamedTuple):
-    """The cells of a step that are found in one way: a recipe's form, with "" for a cell, and the cells."""
+class RecipeGroup(NamedTuple):
+    """The cells of one step that are calculated by recipes of one form."""
 
-    form: Recipe
-    places: Array  # (n,), which cells of the step
-    enter: Array  # (n, k), the cells that enter each
+    form: Recipe  # the recipe with "" instead of every cell number: ("+", "", "")
+    indices: Array  # (n,), the cells of the step that have this form, counted from 0 within the step
+    inputs: Array  # (n, k), the k cell numbers in the recipe of each of them
 
 
-def by_form(recipes: Sequence[Recipe]) -> list[Recipes]:
-    """The recipes of a step sorted by their forms: those of one form are evaluated together.
+def group_by_form(recipes: Sequence[Recipe]) -> list[RecipeGroup]:
+    """Return the recipes of a step, grouped by their form.
 
-    >>> by_form([("+", 5, 9), ("+", 6, 9)])
-    [Recipes(form=('+', '', ''), places=array([0, 1]), enter=array([[5, 9],
+    >>> group_by_form([("+", 5, 9), ("+", 6, 9)])
+    [RecipeGroup(form=('+', '', ''), indices=array([0, 1]), inputs=array([[5, 9],
            [6, 9]]))]
     """
-    found: dict[Recipe, list[tuple[int, list[int]]]] = {}
-    for place, recipe in enumerate(recipes):
+    indices: dict[Recipe, list[int]] = {}
+    inputs: dict[Recipe, list[list[int]]] = {}
+    for index, recipe in enumerate(recipes):
         cells: list[int] = []
-        found.setdefault(_form(recipe, cells), []).append((place, cells))
+        form = _remove_cells(recipe, cells)
+        indices.setdefault(form, []).append(index)
+        inputs.setdefault(form, []).append(cells)
     return [
-        Recipes(form, *(np.array(part, dtype=np.intp) for part in zip(*pairs, strict=True)))
-        for form, pairs in found.items()
+        RecipeGroup(form, np.array(indices[form], dtype=np.intp), np.array(inputs[form], dtype=np.intp))
+        for form in indices
     ]
 
 
-def _form(recipe: Recipe, cells: list[int]) -> Recipe:
+def _remove_cells(recipe: Recipe, cells: list[int]) -> Recipe:
+    """Return the form of a recipe, and append the recipe's cell numbers to `cells`, from left to right."""
     if isinstance(recipe, int):
         cells.append(recipe)
         return ""
     if recipe[0] == "number":
         return recipe
-    return (recipe[0], *(_form(part, cells) for part in recipe[1:]))
+    operation, *operands = recipe
+    return (operation, *(_remove_cells(operand, cells) for operand in operands))
 
 
-def evaluate(form: Recipe, columns: Iterator[Any]) -> Any:
-    """What a form comes to, given in order what stands in its cells: numbers, or arrays of them.
+def evaluate(form: Recipe, inputs: Iterator[Any]) -> Any:
+    """Return the value of a form. Each "" of the form takes the next input: a number, or an array of numbers.
 
     >>> evaluate(("/", ("+", "", ""), ("number", 2.0, "2")), iter([np.array([3.0, 1.0]), 5.0]))
     array([4., 3.])
     """
     if form == "":
-        return next(columns)
-    operation, *parts = form
+        return next(inputs)
+    operation, *operands = form
     if operation == "number":
-        return parts[0]
-    return OPERATIONS[operation](*[evaluate(part, columns) for part in parts])
+        value, _ = operands
+        return value
+    return OPERATIONS[operation](*[evaluate(operand, inputs) for operand in operands])
 
 
-def packed(recipes: Sequence[Recipe]) -> dict[str, Any]:
-    """The recipes of a step in few letters: its forms, the form of each cell, and the cells that enter.
+def pack_recipes(recipes: Sequence[Recipe]) -> dict[str, Any]:
+    """Return the recipes of a step in compact form, for the page of the player.
 
-    Neighbouring cells are found from neighbouring cells. So what is sent is each one's distance to the one
-    that stood at its place in the recipe before.
+    The result holds the forms, the form of each cell (only if there are several forms) and the cell numbers.
+    Recipes of neighbouring cells use neighbouring cells. So each cell number is replaced by its difference
+    from the number at the same position of the previous recipe: most differences have one digit.
 
-    >>> packed([("+", 5, 9), ("+", 6, 9)])
+    >>> pack_recipes([("+", 5, 9), ("+", 6, 9)])
     {'forms': [('+', '', '')], 'cells': [5, 9, 1, 0]}
     """
-    groups = by_form(recipes)
-    which = sorted(
-        (place, i, row) for i, group in enumerate(groups) for row, place in enumerate(group.places)
-    )
-    distances, before = [], [0] * max(group.enter.shape[-1] for group in groups)
-    for _, i, row in which:
-        cells = groups[i].enter[row].tolist()
-        distances += [cell - last for cell, last in zip(cells, before, strict=False)]
-        before[: len(cells)] = cells
-    several = {"form": [i for _, i, _ in which]} if len(groups) > 1 else {}
-    return {"forms": [group.form for group in groups], **several, "cells": distances}
+    groups = group_by_form(recipes)
+    form_of_cell: dict[int, int] = {}
+    inputs_of_cell: dict[int, list[int]] = {}
+    for form_number, group in enumerate(groups):
+        for index, cells in zip(group.indices.tolist(), group.inputs.tolist(), strict=True):
+            form_of_cell[index] = form_number
+            inputs_of_cell[index] = cells
+    packet: dict[str, Any] = {"forms": [group.form for group in groups]}
+    if len(groups) > 1:
+        packet["form"] = [form_of_cell[index] for index in range(len(recipes))]
+    packet["cells"] = _differences([inputs_of_cell[index] for index in range(len(recipes))])
+    return packet
+
+
+def _differences(recipes: Sequence[Sequence[int]]) -> list[int]:
+    """Return each cell number minus the last one at the same position of an earlier recipe, or minus 0."""
+    previous = [0] * max(len(cells) for cells in recipes)
+    differences = []
+    for cells in recipes:
+        for position, cell in enumerate(cells):
+            differences.append(cell - previous[position])
+            previous[position] = cell
+    return differences

@@ -1,4 +1,19 @@
-"""A step of the worked example, and how it is printed: its name, its equation and a table."""
+"""Steps: the lines of the worked example, and how they are printed.
+
+A **Step** is one line of the calculation: its name, its equation, its shape, and one recipe for each cell
+(`recipes` explains what a recipe is). `equations` writes the steps without numbers; `worked_example` adds the
+value, an array. `print(step)` shows the name, the shape, the equation and the numbers:
+
+>>> from npformer.lessons import worked_example
+>>> print(worked_example().named["x"])
+x  (3, 4)
+x = embedding + PE  [sec. 3.5]
+dog    2.000  1.000 -1.000  2.000
+bites -0.159  2.540  1.010  2.000
+man    2.909 -1.416  1.020  1.000
+
+Several small tables are printed next to each other. Such a **table row** is a list of `Placed` steps.
+"""
 
 import itertools
 import math
@@ -10,8 +25,9 @@ import numpy as np
 from npformer.backend import Array
 from npformer.lessons.recipes import Recipe
 
-GIVEN = "given"  # the equation of a number that nobody has to calculate
-PLACES = 3  # decimals shown of exact numbers
+GIVEN = "given"  # the equation of a step whose numbers are not calculated
+PLACES = 3  # the number of decimals that are shown of a number that is not rounded
+TABLE_GAP = "   "  # between two matrices or tables on one line
 
 
 class Step(NamedTuple):
@@ -20,32 +36,35 @@ class Step(NamedTuple):
     section: str
     name: str
     equation: str
-    source: str  # where the paper has it: "eq. 1", "sec. 3.5"; empty where it has nothing
-    axes: tuple[str, ...]  # the shape in letters: ("n_heads", "n", "n")
-    shape: tuple[int, ...]  # what the letters come to: (2, 3, 3)
-    titles: tuple[str, ...]  # a word for each matrix, where there are several: "head 1"
-    rows: tuple[str, ...]  # a word for each row, where the rows are words
-    columns: tuple[str, ...]
-    recipes: tuple[Recipe, ...]  # how each cell comes about; none where it is given
-    decimals: int | None = None  # what the value was rounded to
-    value: Any = None  # an array, once it is calculated
+    source: (
+        str  # where the equation is in the paper: "eq. 1", "sec. 3.5"; empty if the paper does not have it
+    )
+    axes: tuple[str, ...]  # the names of the dimensions: ("n_heads", "n", "n")
+    shape: tuple[int, ...]  # the sizes of the dimensions: (2, 3, 3)
+    titles: tuple[str, ...]  # the title of each matrix, if there are several: "head 1"
+    rows: tuple[str, ...]  # the label of each row, if the rows have labels: "dog"
+    columns: tuple[str, ...]  # the label of each column, if the columns have labels
+    recipes: tuple[Recipe, ...]  # how each cell is calculated; empty for a given step
+    decimals: int | None = None  # the number of decimals that the value was rounded to
+    value: Any = None  # an array, after the calculation
 
     @property
     def size(self) -> int:
+        """The number of cells."""
         return math.prod(self.shape)
 
     @property
     def matrices(self) -> Array:
-        """The value as matrices (n_heads, rows, columns), one a head; a vector is one of a single row."""
-        stacked = np.atleast_2d(self.value)
-        return stacked.reshape(-1, *stacked.shape[-2:])
+        """The value as a stack of matrices (n_heads, rows, columns); a vector is a matrix of one row."""
+        stack = np.atleast_2d(self.value)
+        return stack.reshape(-1, *stack.shape[-2:])
 
     def __str__(self) -> str:
-        return "\n".join(_table(self, labelled=True))
+        return "\n".join(_table_lines(self, labelled=True))
 
 
 class Placed(NamedTuple):
-    """A step in a row of tables; the words of its rows are left out where the table before has the same."""
+    """A step in a row of tables. It is not labelled if the table to its left has the same row labels."""
 
     step: Step
     labelled: bool
@@ -54,10 +73,11 @@ class Placed(NamedTuple):
 def side_by_side(
     steps: Iterable[Step], width_of: Callable[[list[Placed]], float], width: float
 ) -> Iterator[list[Placed]]:
-    """Rows of tables, as many beside each other as the width allows."""
+    """Yield the steps as rows of tables; each row has as many tables as fit into the width."""
     row: list[Placed] = []
     for step in steps:
-        longer = [*row, Placed(step, not row or _levels(row[-1].step) != _levels(step))]
+        needs_labels = not row or _row_layout(row[-1].step) != _row_layout(step)
+        longer = [*row, Placed(step, needs_labels)]
         if row and width_of(longer) > width:
             yield row
             longer = [Placed(step, True)]
@@ -65,72 +85,98 @@ def side_by_side(
     yield row
 
 
-def _levels(step: Step) -> tuple[Any, ...]:
-    """What two tables must share for their rows to stand at one height and mean the same."""
-    return step.rows, bool(step.columns), len(step.matrices) > 1
+def _row_layout(step: Step) -> tuple[Any, ...]:
+    """Return what two tables must have in common for their rows to share a line and a label."""
+    has_column_labels = bool(step.columns)
+    has_several_matrices = len(step.matrices) > 1
+    return step.rows, has_column_labels, has_several_matrices
 
 
 def text_width(row: list[Placed]) -> int:
-    """How wide the tables are beside each other, in letters."""
-    return max(map(len, text_of(row)))
+    """Return the width of a row of tables, in characters."""
+    return max(len(line) for line in text_of(row))
 
 
 def text_of(row: list[Placed]) -> list[str]:
-    """The lines of tables beside each other."""
-    tables = [_table(*placed) for placed in row]
-    widths = [max(map(len, table)) for table in tables]
-    return [
-        "   ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in itertools.zip_longest(*tables, fillvalue="")
-    ]
+    """Return the lines of a row of tables."""
+    tables = [_table_lines(placed.step, placed.labelled) for placed in row]
+    widths = [_longest(table) for table in tables]
+    lines = []
+    for parts in itertools.zip_longest(*tables, fillvalue=""):
+        padded = [part.ljust(width) for part, width in zip(parts, widths, strict=True)]
+        lines.append(TABLE_GAP.join(padded).rstrip())
+    return lines
 
 
-def _table(step: Step, labelled: bool) -> list[str]:
-    """Name and shape, equation, and the numbers, with the words of their columns and rows."""
-    over, body = _grid(step)
-    labels = row_words(step) if labelled else ()
-    margin = max((len(label) + 1 for label in labels), default=0)
+def _longest(texts: Iterable[str]) -> int:
+    return max(len(text) for text in texts)
+
+
+def _table_lines(step: Step, labelled: bool) -> list[str]:
+    """Return the name and shape, the equation, and the numbers with the labels of their columns and rows."""
     source = f"  [{step.source}]" if step.source else ""
-    return [
-        f"{step.name}  {step.shape}",
-        f"{step.equation}{source}",
-        *(" " * margin + line for line in over),
-        *(label.ljust(margin) + line for label, line in zip(labels or [""] * len(body), body, strict=True)),
-    ]
+    heading = [f"{step.name}  {step.shape}", f"{step.equation}{source}"]
+    header, body = _grid_lines(step)
+    labels = row_words(step) if labelled else ()
+    if not labels:
+        return [*heading, *header, *body]
+    margin = _longest(labels) + 1
+    header = [" " * margin + line for line in header]
+    body = [label.ljust(margin) + line for label, line in zip(labels, body, strict=True)]
+    return [*heading, *header, *body]
 
 
 def row_words(step: Step) -> tuple[str, ...]:
-    """A word for each row of the tables side by side: "dog/man" where the sentences of a batch differ."""
+    """Return the label of each line of the table: "dog/man" if the sentences of a batch have different words.
+
+    The sentences of a batch are printed next to each other, so one line shows a row of each sentence.
+    """
     n = step.matrices.shape[1]
     sentences = [step.rows[i : i + n] for i in range(0, len(step.rows), n)]
-    return tuple("/".join(dict.fromkeys(words)) for words in zip(*sentences, strict=True))
+    labels = []
+    for words in zip(*sentences, strict=True):
+        different_words = dict.fromkeys(words)
+        labels.append("/".join(different_words))
+    return tuple(labels)
 
 
 def column_words(step: Step) -> list[tuple[str, ...]]:
-    """The words over the columns of each matrix, those of its own sentence."""
-    heads, _, n = step.matrices.shape
-    of_a_sentence = heads * n // len(step.columns)
-    return [step.columns[i // of_a_sentence * n :][:n] for i in range(heads)]
+    """Return the column labels of each matrix: the words of the sentence that the matrix belongs to."""
+    n_matrices, _, n = step.matrices.shape
+    n_sentences = len(step.columns) // n
+    heads_per_sentence = n_matrices // n_sentences
+    labels = []
+    for i in range(n_matrices):
+        first = i // heads_per_sentence * n
+        labels.append(step.columns[first : first + n])
+    return labels
 
 
-def _grid(step: Step) -> tuple[list[str], list[str]]:
-    """What stands over the columns, and the rows of numbers; heads are side by side."""
-    texts = [[[format_number(step, v) for v in row] for row in matrix] for matrix in step.matrices]
-    width = max(map(len, itertools.chain(step.columns, *itertools.chain(*texts))))
+def _grid_lines(step: Step) -> tuple[list[str], list[str]]:
+    """Return the lines above the numbers, and the lines of numbers; heads are next to each other."""
+    texts = [[[format_number(step, value) for value in row] for row in matrix] for matrix in step.matrices]
+    every_text = [*step.columns, *itertools.chain.from_iterable(itertools.chain.from_iterable(texts))]
+    width = _longest(every_text)
 
-    def line(parts: Iterable[Iterable[str]]) -> str:
-        return "   ".join(" ".join(text.rjust(width) for text in part) for part in parts)
+    def join(parts: Iterable[Iterable[str]]) -> str:
+        return TABLE_GAP.join(" ".join(text.rjust(width) for text in part) for part in parts)
 
-    body = [line(parts) for parts in zip(*texts, strict=True)]
-    over = [line(column_words(step))] if step.columns else []
+    header = []
     if step.titles:
-        span = len(line([texts[0][0]]))
-        over.insert(0, "   ".join(title.ljust(span) for title in step.titles).rstrip())
-    return over, body
+        matrix_width = len(join([texts[0][0]]))
+        titles = [title.ljust(matrix_width) for title in step.titles]
+        header.append(TABLE_GAP.join(titles).rstrip())
+    if step.columns:
+        header.append(join(column_words(step)))
+    body = [join(rows) for rows in zip(*texts, strict=True)]
+    return header, body
 
 
 def format_number(step: Step, value: float) -> str:
-    """A number of the step as it is written: a given one as it is, a calculated one with its decimals."""
-    places = PLACES if step.decimals is None else step.decimals
-    text = f"{value:g}" if step.equation == GIVEN else f"{value:z.{places}f}"
+    """Return the text of a number of the step: given numbers in full, others with the step's decimals."""
+    if step.equation == GIVEN:
+        text = f"{value:g}"
+    else:
+        decimals = PLACES if step.decimals is None else step.decimals
+        text = f"{value:z.{decimals}f}"
     return text.replace("inf", "∞")

@@ -1,7 +1,7 @@
-"""Tasks small enough to train in class: which noun comes first, numbers in words to digits, and stories.
+"""Tasks that are small enough to train in class: the order of two nouns, numbers in words, and stories.
 
-Each is drawn from a seed. The first two come in two parts, one to train on and one to test on, with nothing
-in common.
+Each function draws its data from a random generator. The first two tasks return a training set and a test set
+that have nothing in common.
 """
 
 import itertools
@@ -29,29 +29,49 @@ PEOPLE = tuple(
 VERBS = tuple("bites calls chases finds follows hears helps likes meets sees".split())
 ADJECTIVES = tuple("angry big brave clever happy hungry old quiet sad small tired young".split())
 ORDER_VOCABULARY = build_vocabulary([ANIMALS, PEOPLE, VERBS, ADJECTIVES], special=())
-SHORTEST = 3  # two nouns and a verb
+SHORTEST = 3  # the length of a sentence without adjectives: two nouns and a verb
 
 
 class Twins(NamedTuple):
-    """Sentences that differ from their neighbour in one thing, the order of the two nouns."""
+    """Pairs of sentences that differ only in the order of the two nouns."""
 
-    ids: Array  # (n, 2, length): "dog bites man", "man bites dog"
-    labels: Array  # (n, 2): 1, "news", where a person comes before the animal; else 0
+    ids: Array  # (n, 2, length), the sentences of each pair: "dog bites man", "man bites dog"
+    labels: Array  # (n, 2), 1 ("news") if a person comes before the animal, else 0
 
 
 @checked
 def order_task(
     lengths: Sequence[int], rng: Rng, *, n_test: Count = 1000
 ) -> tuple[dict[int, Twins], dict[int, Twins]]:
-    """Every animal, verb and person together, both ways round: {length: Twins} to train on and to test on.
+    """Draw sentences whose label depends on the order of the two nouns.
 
-    A sentence is a noun, a verb and a noun; adjectives before the nouns fill it up to its length. Twins have
-    the same words, so that whoever does not see the order is right in one half of them. Both stay on one
-    side of the split, and no animal, verb and person of the n_test in the test, whatever the length, are
-    together in the training.
+    A sentence is a noun, a verb and a noun; adjectives before the nouns fill it up to its length. Each
+    combination of an animal, a verb and a person occurs in both orders, as a pair of twins. Both twins have
+    the same words, so a model that ignores the order has an accuracy of 50 %. No combination of animal, verb
+    and person in the test set occurs in the training set.
 
-    Raises TypeError or ValueError unless the lengths are integers >= 3 and n_test leaves something to train.
+    Parameters
+    ----------
+    lengths : sequence of int
+        The lengths of the sentences, each at least 3.
+    rng : numpy.random.Generator
+    n_test : int
+        The number of pairs in the test set, for each length.
 
+    Returns
+    -------
+    train : dict of Twins
+        The training set of each length.
+    test : dict of Twins
+        The test set of each length. The combinations are the same for every length.
+
+    Raises
+    ------
+    ValueError
+        If n_test leaves no pair for the training set.
+
+    Examples
+    --------
     >>> train, test = order_task([3, 5], np.random.default_rng(0))
     >>> train[3].ids.shape, test[5].ids.shape
     ((3000, 2, 3), (1000, 2, 5))
@@ -60,31 +80,37 @@ def order_task(
     n = len(ANIMALS) * len(PEOPLE) * len(VERBS)
     if n_test >= n:
         raise ValueError(f"order_task: n_test is {n_test}; expected less than all {n} pairs of twins")
-    bags = rng.permutation(n)
+    combinations = rng.permutation(n)
+    labels = np.tile([0, 1], (n, 1))
     train, test = {}, {}
     for length in map(int, lengths):
-        ids, labels = _twins(bags, length, rng), np.tile([0, 1], (n, 1))
+        ids = _draw_twins(combinations, length, rng)
         train[length] = Twins(ids[n_test:], labels[n_test:])
         test[length] = Twins(ids[:n_test], labels[:n_test])
     return train, test
 
 
-def _twins(bags: Array, length: int, rng: np.random.Generator) -> Array:
-    """The sentences of numbered bags of animal, person and verb, the animal first in the first twin."""
-    kinds = (ANIMALS, PEOPLE, VERBS)
-    members = np.unravel_index(bags, [len(kind) for kind in kinds])
-    animal, person, verb = (_ids(kind)[member] for kind, member in zip(kinds, members, strict=True))
-    n = len(bags)
+def _draw_twins(combinations: Array, length: int, rng: np.random.Generator) -> Array:
+    """Return the ids of pairs of sentences (n, 2, length); the animal comes first in the first sentence.
+
+    `combinations` are numbers of combinations of an animal, a person and a verb.
+    """
+    n = len(combinations)
+    n_words = (len(ANIMALS), len(PEOPLE), len(VERBS))
+    animal_index, person_index, verb_index = np.unravel_index(combinations, n_words)
+    animal, person, verb = _ids(ANIMALS)[animal_index], _ids(PEOPLE)[person_index], _ids(VERBS)[verb_index]
     adjectives = _ids(ADJECTIVES)[rng.integers(len(ADJECTIVES), size=(n, length))]
-    ids = np.stack([adjectives, adjectives], axis=1)  # (n, 2, length)
-    row, first = np.arange(n), rng.integers(length - SHORTEST + 1, size=n)  # where the first noun stands
-    ids[row, :, first] = np.stack([animal, person], axis=1)
-    ids[row, :, first + 1] = verb[:, None]
+    ids = np.stack([adjectives, adjectives], axis=1)  # (n, 2, length), the other words replace adjectives
+    row = np.arange(n)
+    first_noun = rng.integers(length - SHORTEST + 1, size=n)  # its position in the sentence
+    ids[row, :, first_noun] = np.stack([animal, person], axis=1)
+    ids[row, :, first_noun + 1] = verb[:, None]
     ids[row, :, -1] = np.stack([person, animal], axis=1)
     return ids
 
 
 def _check_lengths(lengths: Any) -> None:
+    """Reject lengths that are not a sequence of integers of at least SHORTEST."""
     if not isinstance(lengths, Sequence):
         raise wrong_kind("order_task", "lengths", lengths, "a list of integers")
     for i, length in enumerate(lengths):
@@ -105,11 +131,12 @@ NUMBER_VOCABULARY = build_vocabulary(
     [[*ONES, *TENS[2:], "hundred", "thousand"], "0 1 2 3 4 5 6 7 8 9".split()], special=(PADDING, START, STOP)
 )
 LARGEST = 999_999
-MOST = 100_000  # lines to draw: to draw among a million without repeating gets slow beyond
+MOST = 100_000  # the largest number of lines; drawing more of a million numbers without repetition is slow
+SOURCE_LENGTH, TARGET_LENGTH = 9, 8  # the lengths of the longest number, in words and in digits
 
 
 class Lines(NamedTuple):
-    """Numbers, each in words and in digits."""
+    """Numbers in words and in digits."""
 
     source_ids: Array  # (n, 9): three hundred forty two <pad> …
     target_ids: Array  # (n, 8): <start> 3 4 2 <stop> <pad> …
@@ -117,10 +144,19 @@ class Lines(NamedTuple):
 
 @checked
 def number_in_words(number: Length) -> str:
-    """The number as it is read out, from 0 to 999,999.
+    """Return a number in words.
 
-    Raises TypeError or ValueError unless it is an integer in that range.
+    Parameters
+    ----------
+    number : int
+        From 0 to 999,999.
 
+    Returns
+    -------
+    words : str
+
+    Examples
+    --------
     >>> number_in_words(342_605)
     'three hundred forty-two thousand six hundred five'
     """
@@ -133,21 +169,35 @@ def _in_words(number: int) -> str:
     if number < 20:
         return ONES[number]
     if number < 100:
-        return TENS[number // 10] + (f"-{ONES[number % 10]}" if number % 10 else "")
-    unit, name = (1000, "thousand") if number >= 1000 else (100, "hundred")
-    rest = f" {_in_words(number % unit)}" if number % unit else ""
-    return f"{_in_words(number // unit)} {name}{rest}"
+        tens, ones = divmod(number, 10)
+        return f"{TENS[tens]}-{ONES[ones]}" if ones else TENS[tens]
+    unit, unit_name = (1000, "thousand") if number >= 1000 else (100, "hundred")
+    count, rest = divmod(number, unit)
+    words = f"{_in_words(count)} {unit_name}"
+    return f"{words} {_in_words(rest)}" if rest else words
 
 
 @checked
 def number_task(n_train: Count, n_test: Count, rng: Rng) -> tuple[Lines, Lines]:
-    """Different numbers, in words and in digits: -> Lines to train on and Lines to test on.
+    """Draw different numbers, in words and in digits.
 
-    One digit, two, … six: each is drawn as often as the others, until the short ones are used up.
+    Numbers of one digit, of two, … of six are drawn equally often, until the short ones are used up.
 
-    Raises TypeError or ValueError unless both sizes are integers >= 1 with a sum of at most 100,000 and rng
-    is a Generator.
+    Parameters
+    ----------
+    n_train : int
+        The number of lines in the training set.
+    n_test : int
+        The number of lines in the test set; at most 100,000 together with `n_train`.
+    rng : numpy.random.Generator
 
+    Returns
+    -------
+    train, test : Lines
+        The training set and the test set.
+
+    Examples
+    --------
     >>> train, test = number_task(1000, 100, np.random.default_rng(0))
     >>> train.source_ids.shape, test.target_ids.shape
     ((1000, 9), (100, 8))
@@ -155,22 +205,28 @@ def number_task(n_train: Count, n_test: Count, rng: Rng) -> tuple[Lines, Lines]:
     n = int(n_train) + int(n_test)
     if n > MOST:
         raise ValueError(f"number_task: n_train + n_test is {n}; expected at most {MOST}")
-    counts = np.diff([0, *10 ** np.arange(1, 7)])  # 10 numbers of one digit, 90 of two, …
-    drawn = rng.choice(LARGEST + 1, size=n, replace=False, p=np.repeat(1 / counts, counts) / len(counts))
-    numbers = rng.permutation(drawn).tolist()  # small numbers tend to be drawn early
-    return _lines(numbers[: int(n_train)]), _lines(numbers[int(n_train) :])
+    counts = np.diff([0, *10 ** np.arange(1, 7)])  # 10 numbers have one digit, 90 have two, …
+    probabilities = np.repeat(1 / counts, counts) / len(counts)
+    drawn = rng.choice(LARGEST + 1, size=n, replace=False, p=probabilities)
+    numbers = rng.permutation(drawn).tolist()  # without shuffling, small numbers would come first
+    return _make_lines(numbers[: int(n_train)]), _make_lines(numbers[int(n_train) :])
 
 
-def _lines(numbers: list[int]) -> Lines:
-    """Ids in tables as wide as the longest number needs, also where no such number was drawn."""
+def _make_lines(numbers: list[int]) -> Lines:
+    """Return the ids of numbers, always padded to the length of the longest possible number."""
     words = [tokenize(_in_words(number)) for number in numbers]
     digits = [[START, *str(number), STOP] for number in numbers]
-    padded = (encode([*rows, [PADDING] * n], NUMBER_VOCABULARY) for rows, n in ((words, 9), (digits, 8)))
-    return Lines(*(ids[:-1] for ids in padded))
+    return Lines(_encode_padded(words, SOURCE_LENGTH), _encode_padded(digits, TARGET_LENGTH))
 
 
-SHE, HE = tuple("Anna Ida Mia Rosa".split()), tuple("Ben Leo Otto Tom".split())
-WORDS = {  # what is drawn together is different
+def _encode_padded(rows: list[list[str]], length: int) -> Array:
+    padding_row = [PADDING] * length  # makes `encode` pad every row to this length
+    return encode([*rows, padding_row], NUMBER_VOCABULARY)[:-1]
+
+
+SHE = tuple("Anna Ida Mia Rosa".split())
+HE = tuple("Ben Leo Otto Tom".split())
+WORDS = {  # the names of the placeholders, and their words; placeholders of one line get different words
     "name friend": SHE + HE,
     "creature other": "bear cat dog fox goat mouse owl rabbit".split(),
     "place other_place third_place": (
@@ -197,13 +253,23 @@ PLOTS = (
 
 @checked
 def small_stories(n: Count, rng: Rng) -> list[str]:
-    """n stories of three plots, of words that a child knows: who, what and where are drawn.
+    """Draw stories with a grammar of three plots and simple words.
 
-    One of eight names stands in a story from its beginning to its end, with the pronoun that
-    belongs to it, and what is lost is what is found: a model has to carry them along.
+    The name of the main character, the pronoun and the lost thing stay the same within a story. A language
+    model has to learn this.
 
-    Raises TypeError or ValueError unless n is an integer >= 1 and rng is a Generator.
+    Parameters
+    ----------
+    n : int
+        The number of stories.
+    rng : numpy.random.Generator
 
+    Returns
+    -------
+    stories : list of str
+
+    Examples
+    --------
     >>> small_stories(1, np.random.default_rng(1))[0][:50]
     'Leo was a brave cat who lived by the sea. One day '
     """
@@ -212,21 +278,34 @@ def small_stories(n: Count, rng: Rng) -> list[str]:
 
 def _small_story(rng: np.random.Generator) -> str:
     words: dict[str, str] = {}
-    for names, kind in WORDS.items():
-        words |= {name: kind[i] for name, i in zip(names.split(), rng.permutation(len(kind)), strict=False)}
-    return _told(PLOTS[int(rng.integers(len(PLOTS)))], words["name"] in SHE).format(**words)
+    for placeholders, choices in WORDS.items():
+        order = rng.permutation(len(choices))
+        for placeholder, i in zip(placeholders.split(), order, strict=False):
+            words[placeholder] = choices[i]
+    plot = PLOTS[int(rng.integers(len(PLOTS)))]
+    return _add_pronouns(plot, words["name"] in SHE).format(**words)
 
 
-def _told(plot: str, of_a_girl: bool) -> str:
-    """The story with its pronouns, and without its words."""
-    she, her = ("she", "her") if of_a_girl else ("he", "his")
-    story = (OPENING + plot).replace("{she}", she)
-    return story.replace("{her}", her).replace("{Her}", her.capitalize())
+def _add_pronouns(plot: str, is_girl: bool) -> str:
+    """Return the story with its pronouns filled in; the other placeholders are kept."""
+    she, her = ("she", "her") if is_girl else ("he", "his")
+    story = OPENING + plot
+    return story.replace("{she}", she).replace("{her}", her).replace("{Her}", her.capitalize())
 
 
 def is_small_story(text: str) -> bool:
-    """Whether `small_stories` could have told it: nobody changes the name, nothing turns into something else.
+    """Return whether `small_stories` could have drawn a text: its names, pronouns and things are consistent.
 
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    is_story : bool
+
+    Examples
+    --------
     >>> story = small_stories(1, np.random.default_rng(1))[0]
     >>> is_small_story(story), is_small_story(story.replace("cap", "cup", 1))
     (True, False)
@@ -238,16 +317,27 @@ def is_small_story(text: str) -> bool:
 
 @cache
 def _patterns() -> list[str]:
-    """Each plot as a regular expression: a word where it is first told, and then the same one."""
-    patterns = []
-    for plot, of_a_girl in itertools.product(PLOTS, (True, False)):
-        pattern = re.escape(_told(plot, of_a_girl)).replace(r"\{", "{").replace(r"\}", "}")
-        for names, kind in WORDS.items():
-            others = ""  # of its kind, which it is not
-            for name in names.split():
-                words = "|".join(kind if name != "name" else SHE if of_a_girl else HE)
-                pattern = pattern.replace(f"{{{name}}}", f"(?P<{name}>{others}(?:{words}))", 1)
-                pattern = pattern.replace(f"{{{name}}}", f"(?P={name})")
-                others += f"(?!(?P={name}))"
-        patterns.append(pattern)
-    return patterns
+    """Return a regular expression for each plot and each pronoun."""
+    return [_pattern(plot, is_girl) for plot, is_girl in itertools.product(PLOTS, (True, False))]
+
+
+def _pattern(plot: str, is_girl: bool) -> str:
+    """Return the regular expression of a plot.
+
+    The first occurrence of a placeholder matches any of its words, as a named group. Later occurrences match
+    the same word. Placeholders of one line of WORDS must match different words.
+    """
+    pattern = re.escape(_add_pronouns(plot, is_girl)).replace(r"\{", "{").replace(r"\}", "}")
+    for placeholders, choices in WORDS.items():
+        not_used_before = ""
+        for placeholder in placeholders.split():
+            if placeholder == "name":
+                choices_here: Sequence[str] = SHE if is_girl else HE
+            else:
+                choices_here = choices
+            group = f"(?P<{placeholder}>{not_used_before}(?:{'|'.join(choices_here)}))"
+            same_word = f"(?P={placeholder})"
+            pattern = pattern.replace(f"{{{placeholder}}}", group, 1)
+            pattern = pattern.replace(f"{{{placeholder}}}", same_word)
+            not_used_before += f"(?!{same_word})"
+    return pattern

@@ -1,4 +1,4 @@
-"""From sentences to ids: tokenize, vocabulary, padding."""
+"""Convert sentences to ids and back: tokens, vocabulary, padding."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,10 +12,18 @@ PADDING = "<pad>"
 
 
 def tokenize(sentence: str) -> list[str]:
-    """The sentence's words in lower case, without punctuation; an apostrophe inside a word stays.
+    """Split a sentence into lowercase words without punctuation; an apostrophe inside a word is kept.
 
-    Raises TypeError unless the sentence is a string.
+    Parameters
+    ----------
+    sentence : str
 
+    Returns
+    -------
+    words : list of str
+
+    Examples
+    --------
     >>> tokenize("Hello, what is a basic split?")
     ['hello', 'what', 'is', 'a', 'basic', 'split']
     """
@@ -27,42 +35,90 @@ def tokenize(sentence: str) -> list[str]:
 def build_vocabulary(
     sentences: Iterable[Sequence[str]], *, special: Sequence[str] = (PADDING,)
 ) -> dict[str, int]:
-    """An id for each word: the special tokens first, then the words in alphabetical order.
+    """Give every word an id: the special tokens come first, then the words in alphabetical order.
 
-    Raises TypeError for a sentence that is one string (it would be cut into letters) or words that are none.
+    Parameters
+    ----------
+    sentences : iterable of lists of str
+        The tokenized sentences. A sentence that is a string raises TypeError, because it is not tokenized.
+    special : sequence of str
+        The special tokens.
 
+    Returns
+    -------
+    vocabulary : dict
+        The id of each word.
+
+    Examples
+    --------
     >>> build_vocabulary([["dog", "bites", "man"]])
     {'<pad>': 0, 'bites': 1, 'dog': 2, 'man': 3}
     """
-    special = _words("build_vocabulary", "special", special)
-    words = {word for sentence in _sentences("build_vocabulary", sentences) for word in sentence}
-    return {word: i for i, word in enumerate(dict.fromkeys([*special, *sorted(words)]))}
+    special = _check_words("build_vocabulary", "special", special)
+    words = {word for sentence in _check_sentences("build_vocabulary", sentences) for word in sentence}
+    without_repeats = dict.fromkeys([*special, *sorted(words)])
+    return {word: i for i, word in enumerate(without_repeats)}
 
 
 def encode(sentences: Sequence[Sequence[str]], vocabulary: Mapping[str, int]) -> Array:
-    """The ids of tokenized sentences, the shorter ones padded at the end with `<pad>`: integers (B, T).
+    """Replace the words of tokenized sentences by ids; shorter sentences are padded at the end with `<pad>`.
 
-    Raises ValueError for a word that is not in the vocabulary, or when padding is needed and `<pad>` is not.
+    Parameters
+    ----------
+    sentences : sequence of lists of str
+        B tokenized sentences; the longest has T words.
+    vocabulary : mapping
+        The id of each word.
 
+    Returns
+    -------
+    ids : integer array (B, T)
+
+    Raises
+    ------
+    ValueError
+        If a word, or a `<pad>` that is needed, is not in the vocabulary.
+
+    Examples
+    --------
     >>> encode([["man"], ["dog", "bites"]], {"<pad>": 0, "bites": 1, "dog": 2, "man": 3})
     array([[3, 0],
            [2, 1]])
     """
-    rows = _sentences("encode", sentences)
+    rows = _check_sentences("encode", sentences)
     _check_vocabulary("encode", vocabulary)
-    T = max(map(len, rows), default=0)
-    padded = [[*row, *[PADDING] * (T - len(row))] for row in rows]
-    for word in (word for row in padded for word in row if word not in vocabulary):
+    T = max((len(row) for row in rows), default=0)
+    padded_rows = [[*row, *[PADDING] * (T - len(row))] for row in rows]
+    ids = [[_id_of(word, vocabulary) for word in row] for row in padded_rows]
+    return np.array(ids, dtype=np.intp).reshape(len(rows), T)  # (B, T), also if B or T is 0
+
+
+def _id_of(word: str, vocabulary: Mapping[str, int]) -> int:
+    if word not in vocabulary:
         raise ValueError(f"encode: {word!r} is not in the vocabulary of {len(vocabulary)} words")
-    ids = [[vocabulary[word] for word in row] for row in padded]
-    return np.array(ids, dtype=np.intp).reshape(len(rows), T)  # (B, T), also when B or T is 0
+    return vocabulary[word]
 
 
 def decode(ids: Array, vocabulary: Mapping[str, int]) -> list[list[str]]:
-    """The words of each row of ids (B, T), padding left out.
+    """Replace the ids of each row by words; padding is left out.
 
-    Raises TypeError unless ids is an array of integers, ValueError for another shape or an unknown id.
+    Parameters
+    ----------
+    ids : integer array (B, T)
+    vocabulary : mapping
+        The id of each word.
 
+    Returns
+    -------
+    sentences : list of lists of str
+
+    Raises
+    ------
+    ValueError
+        If an id is not in the vocabulary.
+
+    Examples
+    --------
     >>> decode(np.array([[2, 1, 0]]), {"<pad>": 0, "bites": 1, "dog": 2})
     [['dog', 'bites']]
     """
@@ -71,24 +127,27 @@ def decode(ids: Array, vocabulary: Mapping[str, int]) -> list[list[str]]:
         raise wrong_shape("decode", "ids", ids, "(B, T)")
     _check_vocabulary("decode", vocabulary)
     words = {i: word for word, i in vocabulary.items()}
-    unknown = sorted({int(i) for i in ids.ravel()} - words.keys())
-    if unknown:
-        raise ValueError(f"decode: id {unknown[0]} is not in the vocabulary of {len(vocabulary)} words")
-    return [[words[int(i)] for i in row if words[int(i)] != PADDING] for row in ids]
+    rows = [[int(i) for i in row] for row in ids]
+    unknown_ids = {i for row in rows for i in row} - words.keys()
+    if unknown_ids:
+        raise ValueError(f"decode: id {min(unknown_ids)} is not in the vocabulary of {len(vocabulary)} words")
+    return [[words[i] for i in row if words[i] != PADDING] for row in rows]
 
 
-def _sentences(function: str, sentences: Iterable[Sequence[str]]) -> list[Sequence[str]]:
+def _check_sentences(function: str, sentences: Iterable[Sequence[str]]) -> list[Sequence[str]]:
+    """Return the sentences as a list; reject everything that is not a list of lists of words."""
     if isinstance(sentences, str | np.ndarray) or not isinstance(sentences, Iterable):
         raise wrong_kind(function, "sentences", sentences, "a list of lists of words")
-    return [_words(function, "a sentence", sentence) for sentence in sentences]
+    return [_check_words(function, "a sentence", sentence) for sentence in sentences]
 
 
-def _words(function: str, argument: str, words: Sequence[str]) -> Sequence[str]:
-    """Refuse a string, which would be cut into letters, and words that are not strings."""
+def _check_words(function: str, argument: str, words: Sequence[str]) -> Sequence[str]:
+    """Return the words; reject a string, which would be split into letters, and words of another type."""
     if isinstance(words, str) or not isinstance(words, Sequence):
         raise wrong_kind(function, argument, words, "a list of words (tokenize makes one)")
-    for word in (word for word in words if not isinstance(word, str)):
-        raise wrong_kind(function, f"a word of {argument}", word, "a string")
+    for word in words:
+        if not isinstance(word, str):
+            raise wrong_kind(function, f"a word of {argument}", word, "a string")
     return words
 
 

@@ -1,24 +1,35 @@
-"""The worked example: "dog bites man" through one encoder block, all the way back, and one step of training.
+"""The worked example: "dog bites man" through one encoder block, backward, and one step of training.
 
-Three tokens, d_model = 4, two heads, d_ff = 6, and weights that are integers and halves, so that a person
-with a pencil can follow every number. Each step is one plain line of NumPy, in equations.py, with its name,
-its equation and its shape. They are those of "Attention Is All You Need" (Vaswani et al., 2017).
+Three tokens, d_model = 4, two heads, d_ff = 6, and weights that are integers and halves: every number can be
+checked with a pencil. The equations are those of "Attention Is All You Need" (Vaswani et al., 2017).
 
-Those lines calculate with terms instead of numbers: what they give is a list of how each cell comes about,
-its recipe. This file evaluates the list, and so does the page of the player.
+An **Example** holds the sentence and every number that the calculation starts from. A **Trace** holds every
+step of the calculation, with its value:
 
-One letter for each thing, the same in the package, the lessons, the worksheets and the player:
+>>> example = dog_bites_man()
+>>> example.tokens, example.embedding.E[2]
+(('dog', 'bites', 'man'), array([ 1. ,  0. , -0.5,  0.5]))
+>>> trace = worked_example(example)
+>>> trace.named["loss"].equation, trace.named["loss"].value.round(3)
+('L = ½ Σ (y − target)²', np.float64(5.474))
+
+The modules work together as follows. `equations` writes the steps of an example without its numbers; `steps`
+explains a step. Each step has a recipe for each cell; `recipes` explains recipes. This module evaluates the
+recipes, and so does the page of the player.
+
+The package, the lessons, the worksheets and the player use the same symbols:
 
     E   the embedding table            Q, K, V, scores, weights, heads   inside the attention
-    x   what enters the block          a = attention(x)   s = x + a      h = norm_1(s)
+    x   the input of the block         a = attention(x)   s = x + a      h = norm_1(s)
     z, hidden   inside the FFN         f = FFN(h)         t = h + f      y = norm_2(t)
     L   the loss                       mean, centred, variance, std, x_hat   inside a norm
     u, g   in a pre-norm block         u = norm_1(x)   h = x + a   g = norm_2(h)   y = h + f
 
-What stands in one place of the block only is a step of that name: "x", "a", "s", "h", "f", "t", "y". The
-others carry their place: "attention.Q", "norm_1.mean", "ffn.z". The gradient of anything has a d in front of
-its letter, dh, and a d_ in front of its step's name: "d_h", "d_ffn.W_1", "d_norm_1.gamma", "d_E". What is
-new after the step of training has a prime, h′, and a new_ in front: "new_E", "new_h", "new_loss".
+Step names. A symbol that occurs once in the block is the name of its step: "x", "a", "s", "h", "f", "t", "y".
+The name of any other step begins with its part of the block: "attention.Q", "norm_1.mean", "ffn.z". A
+gradient has a d before its symbol, dh, and a d_ before its step's name: "d_h", "d_ffn.W_1",
+"d_norm_1.gamma", "d_E". A value after the training step has a prime, h′, and its step's name begins with
+new_: "new_E", "new_h", "new_loss".
 """
 
 import itertools
@@ -35,15 +46,15 @@ from npformer.embedding import EmbeddingParams
 from npformer.encoder import EncoderBlockParams
 from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams
-from npformer.lessons.equations import UPDATES, Plan, lines, sizes_of
-from npformer.lessons.recipes import Recipes, by_form, evaluate
+from npformer.lessons.equations import UPDATES, Plan, dimension_sizes, make_steps
+from npformer.lessons.recipes import RecipeGroup, evaluate, group_by_form
 from npformer.lessons.steps import GIVEN, PLACES, Step, side_by_side, text_of, text_width
 from npformer.modern.rms_norm import RMSNormParams
 from npformer.tree import leaves
 from npformer.validation.checks import check_choice, check_integer, check_kind, check_number
 
-MOST_DECIMALS = 8  # more would be rounding what the calculation itself has rounded
-LEARNING_RATE = 0.01  # small enough for the loss to fall, whatever a name has drawn
+MOST_DECIMALS = 8  # with more decimals, the rounding of float64 itself would become visible
+LEARNING_RATE = 0.01  # with this step size the loss falls for every example that is drawn from a name
 
 
 class Example(NamedTuple):
@@ -51,17 +62,17 @@ class Example(NamedTuple):
 
     tokens: tuple[str, ...]
     vocabulary: tuple[str, ...]
-    ids: Array  # (n,), where each token stands in the vocabulary
+    ids: Array  # (n,), the row of each token in the embedding table
     embedding: EmbeddingParams
     block: EncoderBlockParams
     config: TransformerConfig
-    target: Array  # (n, d_model), what the loss would like the output to be
-    causal: bool = False  # whether a word sees only itself and those before it
-    sentences: int = 1  # of equal length; their tokens follow each other
+    target: Array  # (n, d_model), the output that would have loss 0
+    causal: bool = False  # whether a token attends only to itself and to earlier tokens
+    sentences: int = 1  # the number of sentences; they have equal lengths, and their tokens follow each other
 
 
 class Trace(NamedTuple):
-    """Every step in order; `trace.named["ffn.z"]` finds one, `print(trace)` shows them all."""
+    """Every step in order. `trace.named["ffn.z"]` is one step, and `print(trace)` shows all of them."""
 
     example: Example
     decimals: int | None
@@ -70,11 +81,11 @@ class Trace(NamedTuple):
 
     @property
     def named(self) -> dict[str, Step]:
-        """The steps by their names, in order."""
+        """The steps by name, in order."""
         return {step.name: step for step in self.steps}
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self))
+        return "\n".join(_text_lines(self))
 
 
 def worked_example(
@@ -84,16 +95,35 @@ def worked_example(
     update: str = "sgd",
     learning_rate: float = LEARNING_RATE,
 ) -> Trace:
-    """Every step of one encoder block, forward, back to every parameter, and one step of training, in order.
+    """Calculate an encoder block forward, backward to every parameter, and one step of training.
 
-    Without an example it is "dog bites man". `decimals=3` rounds every step to three decimals before the
-    next one uses it, as a pencil and a calculator do; `drift` says how far that leads. The update is plain
-    gradient descent, "sgd", or the first one of "adam"; after it comes the forward pass a second time.
+    The forward pass follows a second time, with the parameters after the training step.
 
-    Raises TypeError unless example is an Example, decimals an integer and learning_rate a number,
-    ValueError for decimals outside 1 to 8, another update, arrays that do not fit each other, and a block of
-    another kind: attention biases, other positions.
+    Parameters
+    ----------
+    example : Example, optional
+        The sentence and its numbers; "dog bites man" if omitted.
+    decimals : int from 1 to 8, optional
+        Round every step to this number of decimals before the next step uses it, as in a calculation by
+        hand. `drift` returns the error that this causes. Steps are not rounded if omitted.
+    update : "sgd" or "adam"
+        The training step: gradient descent, or the first step of Adam.
+    learning_rate : float
+        The learning rate of the training step.
 
+    Returns
+    -------
+    trace : Trace
+        Every step in order, with its equation and its value.
+
+    Raises
+    ------
+    ValueError
+        If arrays of the example do not fit each other, or if the block has attention biases or positions
+        other than sinusoids. The trace does not show these.
+
+    Examples
+    --------
     >>> trace = worked_example(decimals=3)
     >>> print(trace.named["table"])
     table  (3, 4)
@@ -111,26 +141,39 @@ def worked_example(
             raise ValueError(f"worked_example: decimals is {decimals}; expected at most {MOST_DECIMALS}")
     check_choice("worked_example", "update", update, UPDATES)
     check_number("worked_example", "learning_rate", learning_rate)
-    return Trace(example, decimals, update, _steps(example, decimals, update, float(learning_rate)))
+    return Trace(example, decimals, update, _calculate(example, decimals, update, float(learning_rate)))
 
 
 def drift(trace: Trace) -> dict[str, float]:
-    """How far rounding has led each step: the largest difference from the same step worked exactly, by name.
+    """Return the largest rounding error of each step: the difference from the same step without rounding.
 
-    >>> far = drift(worked_example(decimals=3))
-    >>> print(f"{far['attention.scores']:.4f} {far['y']:.4f} {far['d_E']:.4f}")
+    Parameters
+    ----------
+    trace : Trace
+        The result of `worked_example(decimals=…)`.
+
+    Returns
+    -------
+    errors : dict
+        The largest absolute difference of each step, by the step's name.
+
+    Examples
+    --------
+    >>> errors = drift(worked_example(decimals=3))
+    >>> print(f"{errors['attention.scores']:.4f} {errors['y']:.4f} {errors['d_E']:.4f}")
     0.0016 0.0033 0.0109
     """
-    rate = float(trace.named["eta"].value)
-    exact = worked_example(trace.example, update=trace.update, learning_rate=rate)
-    return {
-        step.name: float(abs(np.nan_to_num(step.value) - np.nan_to_num(true.value)).max())
-        for step, true in zip(trace.steps, exact.steps, strict=True)
-    }
+    learning_rate = float(trace.named["eta"].value)
+    exact = worked_example(trace.example, update=trace.update, learning_rate=learning_rate)
+    errors = {}
+    for rounded, step in zip(trace.steps, exact.steps, strict=True):
+        difference = np.nan_to_num(rounded.value) - np.nan_to_num(step.value)
+        errors[step.name] = float(abs(difference).max())
+    return errors
 
 
 def _check_block(example: Example) -> None:
-    """The trace writes down some kinds of block; another kind would get the numbers of one of these."""
+    """Reject a block that the equations do not describe: its trace would show wrong numbers."""
     if example.config.positions != "sinusoidal":
         found = example.config.positions
         raise ValueError(f"worked_example: config.positions is {found!r}; the trace shows 'sinusoidal' only")
@@ -139,82 +182,105 @@ def _check_block(example: Example) -> None:
         raise ValueError(f"worked_example: attention has {biases}; the trace shows no attention biases")
 
 
-def plan_of(example: Example, update: str) -> Plan:
-    """The example without its numbers."""
-    ids, rms = tuple(example.ids.tolist()), isinstance(example.block.norm_1, RMSNormParams)
-    words = (tuple(example.tokens), tuple(example.vocabulary), ids)
-    return Plan(*words, example.config, rms, example.causal, example.sentences, update)
+def make_plan(example: Example, update: str) -> Plan:
+    """Return everything of an example except its numbers; `equations` explains a plan."""
+    return Plan(
+        tokens=tuple(example.tokens),
+        vocabulary=tuple(example.vocabulary),
+        ids=tuple(example.ids.tolist()),
+        config=example.config,
+        rms=isinstance(example.block.norm_1, RMSNormParams),
+        causal=example.causal,
+        sentences=example.sentences,
+        update=update,
+    )
 
 
 @lru_cache(maxsize=64)
-def _recipes_of(plan: Plan) -> tuple[list[Recipes], ...]:
-    """Those of each line, ready to be evaluated; none for what is given."""
-    return tuple(by_form(step.recipes) for step in lines(plan))
+def _group_recipes(plan: Plan) -> tuple[list[RecipeGroup], ...]:
+    """Return the recipes of each step, grouped for evaluation; a given step has none."""
+    return tuple(group_by_form(step.recipes) for step in make_steps(plan))
 
 
-def _steps(
+def _calculate(
     example: Example,
     decimals: int | None = None,
     update: str = "sgd",
     learning_rate: float = LEARNING_RATE,
     last: str = "",
 ) -> tuple[Step, ...]:
-    """The lines with their numbers, each rounded as a pencil rounds before the next one uses it."""
-    plan = plan_of(example, update)
+    """Return the steps with their values, up to the step `last` or all of them.
+
+    Each value is rounded, if `decimals` is given, before a later step uses it.
+    """
+    plan = make_plan(example, update)
     given = {"E": example.embedding.E, "target": example.target, "eta": np.array(learning_rate)}
     given |= dict(leaves(example.block))
-    numbers, first = np.empty(sum(line.size for line in lines(plan))), 0
+    numbers = np.empty(sum(step.size for step in make_steps(plan)))  # the number of every cell
+    first = 0
     steps: list[Step] = []
-    for line, recipes in zip(lines(plan), _recipes_of(plan), strict=True):
-        cells = numbers[first : first + line.size]
-        if line.equation == GIVEN:
-            value = given.get(line.name, np.zeros(line.shape))  # Adam's m, v and k begin with zeros
-            if value.shape != line.shape:
-                expected = f"({', '.join(line.axes)}) = {line.shape}"
-                raise ValueError(f"worked_example: {line.name} has shape {value.shape}; expected {expected}")
-            cells[:] = value.ravel()
+    for step, recipe_groups in zip(make_steps(plan), _group_recipes(plan), strict=True):
+        cells = numbers[first : first + step.size]  # a view: writing to `cells` fills `numbers`
+        if step.equation == GIVEN:
+            cells[:] = _given_value(step, given).ravel()
         else:
-            _fill(cells, recipes, numbers)
-            cells[:] = cells if decimals is None else round_half_away(cells, decimals)
-        steps.append(line._replace(decimals=decimals, value=cells.reshape(line.shape).copy()))
-        first += line.size
-        if line.name == last:
+            _fill(cells, recipe_groups, numbers)
+            if decimals is not None:
+                cells[:] = round_half_away(cells, decimals)
+        steps.append(step._replace(decimals=decimals, value=cells.reshape(step.shape).copy()))
+        first += step.size
+        if step.name == last:
             break
     return tuple(steps)
 
 
+def _given_value(step: Step, given: dict[str, Array]) -> Array:
+    """Return the value of a given step. Adam's m, v and k are not in the example: they start at zero."""
+    value = given.get(step.name, np.zeros(step.shape))
+    if value.shape != step.shape:
+        expected = f"({', '.join(step.axes)}) = {step.shape}"
+        raise ValueError(f"worked_example: {step.name} has shape {value.shape}; expected {expected}")
+    return value
+
+
 def values(example: Example, last: str, decimals: int | None = None) -> dict[str, Array]:
-    """Only the values, by their names, and only up to the step `last`: for who looks at many examples."""
-    return {step.name: step.value for step in _steps(example, decimals, last=last)}
+    """Return the values of the steps up to `last`, by name: faster than a whole trace."""
+    return {step.name: step.value for step in _calculate(example, decimals, last=last)}
 
 
-def _fill(cells: Array, recipes: list[Recipes], numbers: Array) -> None:
-    with np.errstate(all="ignore"):  # numbers of somebody's own may be too large: then NaN is shown
-        for form, places, enter in recipes:
-            cells[places] = evaluate(form, iter(numbers[enter].T))
+def _fill(cells: Array, recipe_groups: list[RecipeGroup], numbers: Array) -> None:
+    """Calculate the cells of one step from the numbers of earlier cells."""
+    with np.errstate(all="ignore"):  # numbers that a user chose may overflow; then the trace shows NaN
+        for form, indices, inputs in recipe_groups:
+            columns = iter(numbers[inputs].T)
+            cells[indices] = evaluate(form, columns)
 
 
 def round_half_away(value: Array, decimals: int) -> Array:
     """Round as people do on paper: a half goes away from zero (0.0625 to 0.063, -0.0625 to -0.063).
 
-    NumPy sends a half to the even neighbour; and 0.841 / 2, which a pencil writes as 0.4205, lies a little
-    below the half in binary. A millionth of the last kept digit decides nothing else and settles that.
+    NumPy rounds a half to the even neighbour. Also, 0.841 / 2 is 0.4205 on paper, but a little less in
+    binary. So a millionth of the last kept digit is added before rounding. It decides only such cases.
 
     >>> round_half_away(np.array([0.841 / 2, -0.0625, 1.0004]), 3)
     array([ 0.421, -0.063,  1.   ])
     """
     units = np.floor(np.abs(value) * 10.0**decimals + (0.5 + 1e-6))
-    return np.copysign(units, value) / 10.0**decimals + 0.0  # + 0.0: no -0
+    return np.copysign(units, value) / 10.0**decimals + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
 # The numbers
 
 
 def dog_bites_man() -> Example:
-    """The example of the lessons, with weights chosen so that no number is dull.
+    """Return the example of the lessons.
 
-    In head 1 the two nouns look at the verb, and the verb at its object. Every token switches other hidden
-    units on; unit 2 is off for all of them. `<pad>` does not stand in the sentence and gets no gradient.
+    In head 1 both nouns attend most to the verb, and the verb to its object. Each token activates different
+    hidden units, and unit 2 is 0 for all tokens. `<pad>` is not in the sentence, so its gradient is 0.
+
+    Returns
+    -------
+    example : Example
     """
     E = _rows("0 0 0 0 | -.5 1 .5 .5 | 1 0 -.5 .5 | 1 -.5 .5 0")
     attention = AttentionParams(
@@ -240,38 +306,56 @@ def dog_bites_man() -> Example:
     )
 
 
-def _configured(**changes: Any) -> Callable[[Example], Example]:
-    return lambda example: example._replace(config=example.config._replace(**changes))
+def _change_config(example: Example, **changes: Any) -> Example:
+    return example._replace(config=example.config._replace(**changes))
 
 
-def _rms_norm(example: Example) -> Example:
-    norms = (RMSNormParams(norm.gamma) for norm in (example.block.norm_1, example.block.norm_2))
-    norm_1, norm_2 = (cast(LayerNormParams, norm) for norm in norms)
+def _use_pre_norm(example: Example) -> Example:
+    return _change_config(example, norm="pre")
+
+
+def _use_causal_mask(example: Example) -> Example:
+    return example._replace(causal=True)
+
+
+def _use_gelu(example: Example) -> Example:
+    return _change_config(example, activation="gelu")
+
+
+def _use_rms_norm(example: Example) -> Example:
+    norm_1 = cast(LayerNormParams, RMSNormParams(example.block.norm_1.gamma))
+    norm_2 = cast(LayerNormParams, RMSNormParams(example.block.norm_2.gamma))
     return example._replace(block=example.block._replace(norm_1=norm_1, norm_2=norm_2))
 
 
-def _two_sentences(example: Example) -> Example:
-    """The sentence and the same words from the last to the first, each with its own target."""
-    ids, target = (np.concatenate([a, a[::-1]]) for a in (example.ids, example.target))
+def _use_two_sentences(example: Example) -> Example:
+    """Append the same words in reverse order as a second sentence, with the targets in reverse order."""
     return example._replace(
-        tokens=(*example.tokens, *example.tokens[::-1]), ids=ids, target=target, sentences=2
+        tokens=(*example.tokens, *example.tokens[::-1]),
+        ids=np.concatenate([example.ids, example.ids[::-1]]),
+        target=np.concatenate([example.target, example.target[::-1]]),
+        sentences=2,
     )
 
 
+def _use_one_head(example: Example) -> Example:
+    return _change_config(example, n_heads=1)
+
+
 VARIANTS: dict[str, Callable[[Example], Example]] = {
-    "pre-norm": _configured(norm="pre"),
-    "causal": lambda example: example._replace(causal=True),
-    "gelu": _configured(activation="gelu"),
-    "rms-norm": _rms_norm,
-    "two-sentences": _two_sentences,
-    "one-head": _configured(n_heads=1),
+    "pre-norm": _use_pre_norm,
+    "causal": _use_causal_mask,
+    "gelu": _use_gelu,
+    "rms-norm": _use_rms_norm,
+    "two-sentences": _use_two_sentences,
+    "one-head": _use_one_head,
 }
 
 
-def varied(example: Example, variants: Sequence[str]) -> Example:
-    """The example in another block: a few of VARIANTS, one after the other.
+def apply_variants(example: Example, variants: Sequence[str]) -> Example:
+    """Return the example with a changed block: the variants, keys of VARIANTS, are applied in order.
 
-    >>> varied(dog_bites_man(), ["pre-norm", "one-head"]).config.norm
+    >>> apply_variants(dog_bites_man(), ["pre-norm", "one-head"]).config.norm
     'pre'
     """
     for variant in variants:
@@ -285,28 +369,31 @@ def _row(numbers: str) -> Array:
 
 
 def _rows(numbers: str) -> Array:
+    """Return the matrix of a text: rows are separated by "|", numbers by spaces."""
     return np.array([[float(number) for number in row.split()] for row in numbers.split("|")])
 
 
 # The trace as text
 
-WIDTH = 100  # letters on a line
+WIDTH = 100  # characters of a line
 
 
-def _lines(trace: Trace) -> Iterator[str]:
-    yield from _opening(trace)
+def _text_lines(trace: Trace) -> Iterator[str]:
+    yield from _heading_lines(trace)
     for section, steps in itertools.groupby(trace.steps, key=lambda step: step.section):
-        yield from ("", f"── {section} ".ljust(WIDTH, "─"))
+        yield ""
+        yield f"── {section} ".ljust(WIDTH, "─")
         for row in side_by_side(steps, text_width, WIDTH):
-            yield from ("", *text_of(row))
+            yield ""
+            yield from text_of(row)
 
 
-def _opening(trace: Trace) -> Iterator[str]:
-    sizes = sizes_of(plan_of(trace.example, trace.update))
-    shown = ("n", "d_model", "n_heads", "d_k", "d_ff")
-    letters = ", ".join(f"{letter} = {sizes[letter]}" for letter in shown)
+def _heading_lines(trace: Trace) -> Iterator[str]:
+    sizes = dimension_sizes(make_plan(trace.example, trace.update))
+    shown_names = ("n", "d_model", "n_heads", "d_k", "d_ff")
+    shown_sizes = ", ".join(f"{name} = {sizes[name]}" for name in shown_names)
     yield f"“{' '.join(trace.example.tokens)}” through one block, all the way back, and one step of training"
-    yield f"{letters}, ε = {trace.example.config.eps:g}; ⊙ multiplies entry by entry"
+    yield f"{shown_sizes}, ε = {trace.example.config.eps:g}; ⊙ multiplies entry by entry"
     if trace.decimals is None:
         yield f"calculated to 16 digits, shown to {PLACES} decimals"
     else:

@@ -1,4 +1,4 @@
-"""The player shows the worked example step by step; `compare` finds where another block differs from it."""
+"""The player shows the worked example step by step; `compare` finds the first step where a port differs."""
 
 from npformer.player.compare import compare
 from npformer.player.player_page import Player, play

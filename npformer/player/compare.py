@@ -1,9 +1,11 @@
-"""At which station does my block first differ? Yours beside the worked example's, by values or by inputs.
+"""Find the first station at which a block differs from the worked example: by values, or by probes.
 
-Where a block hands out what it has calculated on the way, names are compared with names. Where it hands out
-its output alone, it is called with inputs that leave one more station on each time: a weight of 0 switches a
-part off, equal keys make the weights equal, a single token leaves nothing to choose from. The first call
-whose output differs is the one whose station is not ours.
+If a block returns what it calculated on the way, its values are compared with the steps of the same names.
+
+If a block returns only its output, it is called with **probes**. A probe is an input and parameters that
+leave only some parts of the block active: weights of 0 switch a part off, equal keys make the attention
+weights equal, and a single token has only one key. Each probe tests one more station, that is a step of the
+worked example. The first probe whose output is wrong names the station that differs.
 """
 
 import math
@@ -18,7 +20,7 @@ from npformer.encoder import EncoderBlockParams, encoder_block_forward
 from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams
 from npformer.lessons.worked_example import Trace, worked_example
-from npformer.player.player_page import Mark, Player, play, told_apart
+from npformer.player.player_page import Mark, Player, format_distinct, play
 from npformer.tree import leaves
 from npformer.validation.checks import check_kind, wrong_kind
 
@@ -27,15 +29,15 @@ Block = Callable[..., Any]
 
 
 class Comparison(NamedTuple):
-    """The first station that differs; true when none does. `reveal()` shows the two numbers."""
+    """The first station that differs; true if no station differs. `reveal()` shows the two numbers."""
 
-    station: str = ""  # empty when everything agrees
-    place: tuple[int, ...] = ()  # its first wrong cell, where values were compared
+    station: str = ""  # the name of the step; empty if everything agrees
+    place: tuple[int, ...] = ()  # the index of the first wrong cell, if values were compared
     expected: float = math.nan
     received: float = math.nan
     note: str = ""
-    agreed: tuple[str, ...] = ()  # the stations that were found right
-    trace: Trace | None = None  # what it was held against, if that can be played
+    agreed: tuple[str, ...] = ()  # the stations that agree
+    trace: Trace | None = None  # the reference, if it is a worked example
 
     def __bool__(self) -> bool:
         return not self.station
@@ -48,30 +50,48 @@ class Comparison(NamedTuple):
         return f"differs at {self.station}{where}: {self.note}{right}"
 
     def _repr_html_(self) -> str:
-        """In a notebook: what `print` says, and the player at that station, its first wrong cell lit."""
+        """Return the printed text and, if a station differs, the player at that station."""
         import html
 
-        says = f"<pre>{html.escape(str(self))}</pre>"
-        return says if self.trace is None or self else says + self.play()._repr_html_()
+        text = f"<pre>{html.escape(str(self))}</pre>"
+        if self or self.trace is None:
+            return text
+        return text + self.play()._repr_html_()
 
     def play(self) -> Player:
-        """The player at the station that differs; the wrong cell keeps both numbers until they are asked for.
+        """Open the player at the station that differs.
 
-        Raises ValueError when all agrees, or when what it was held against is no worked example.
+        The wrong cell is highlighted. The page hides both numbers until the user asks for them.
+
+        Returns
+        -------
+        player : Player
+
+        Raises
+        ------
+        ValueError
+            If all stations agree, or if the reference is not a worked example.
         """
-        if self.trace is None or self:
-            raise ValueError("play: all stations agree" if self else "play: only a trace can be played")
-        if math.isnan(self.expected):  # no cell was compared
+        if self:
+            raise ValueError("play: all stations agree")
+        if self.trace is None:
+            raise ValueError("play: only a trace can be played")
+        if not self._has_cell:
             return play(self.trace, at=self.station)
         cell = int(np.ravel_multi_index(self.place, self.trace.named[self.station].value.shape))
         return play(self.trace, marks=[Mark(self.station, cell, self.expected, self.received)])
 
     def reveal(self) -> str:
-        """What was expected and what came."""
-        if math.isnan(self.expected):
+        """Return the expected number and the received number as a sentence."""
+        if not self._has_cell:
             return "no cell was compared: the output alone shows the station, not its numbers"
-        expected, received = told_apart(self.expected, self.received)
+        expected, received = format_distinct(self.expected, self.received)
         return f"{self.station}{list(self.place)}: expected {expected}, received {received}"
+
+    @property
+    def _has_cell(self) -> bool:
+        """Whether numbers of a cell were compared."""
+        return not math.isnan(self.expected)
 
 
 def compare(
@@ -80,52 +100,72 @@ def compare(
     *,
     tolerance: float | None = None,
 ) -> Comparison:
-    """Hold a block, or the values it has calculated, against the worked example: the first that differs.
+    """Compare a block, or values that it calculated, with the worked example: find the first difference.
 
-    mine is one of: a function called as mine(x, params, config) on the worked example's arrays, which returns
-    y, or y and what it calculated on the way (a dict or NamedTuple by the worked example's names: "Q",
-    "scores", "norm_1.x_hat", "z" …); a pair (forward, backward) of such functions, where forward returns
-    (y, cache) and backward(dy, cache) the gradients (dx, grads), grads with the names of params; or a dict of
-    values by name. reference is what is right: a trace, or a dict of arrays in order, such as the stored
-    activations of a model's layers. tolerance is relative to a station's largest number: 1e-6 unless given,
-    1e-4 for float32.
+    Parameters
+    ----------
+    mine : function, pair of functions, or dict of arrays
+        - A function mine(x, params, config) that returns y, or (y, values). Values are a dict or NamedTuple
+          with names of the worked example: "Q", "scores", "norm_1.x_hat", "z" …
+        - A pair (forward, backward). Here forward returns (y, cache), and backward(dy, cache) returns
+          (dx, grads). grads has the field names of params.
+        - A dict of values by name.
+    reference : Trace or dict of arrays, optional
+        The correct values: a trace, or a dict of arrays in order, such as the stored activations of a model's
+        layers. The worked example if omitted.
+    tolerance : float, optional
+        The allowed error, relative to the largest number of a station; 1e-6 if omitted, 1e-4 for float32.
 
-    Raises TypeError for another kind of mine or reference, ValueError for a name that the reference does not
-    have, or that two of its stations have.
+    Returns
+    -------
+    comparison : Comparison
+        True if everything agrees. It prints the first station that differs; a notebook also shows the player.
 
+    Raises
+    ------
+    ValueError
+        If the reference does not have a name of `mine`, or if two of its stations have that name.
+
+    Examples
+    --------
     >>> from npformer import encoder_block_forward
     >>> compare(encoder_block_forward)
     agrees at 21 stations, from s to attention.exp
     """
     reference = worked_example() if reference is None else reference
     if isinstance(mine, Mapping):
-        found = _by_name(mine, _values(reference), tolerance)
-        return found._replace(trace=reference if isinstance(reference, Trace) else None)
+        comparison = _compare_by_name(mine, _reference_values(reference), tolerance)
+        return comparison._replace(trace=reference if isinstance(reference, Trace) else None)
     check_kind("compare", "reference", reference, Trace)
     functions = mine if isinstance(mine, tuple) else (mine,)
-    if not all(map(callable, functions)):
+    if not all(callable(function) for function in functions):
         raise wrong_kind("compare", "mine", mine, "a function, two of them, or a dict")
     trace = cast(Trace, reference)
-    return _by_calls(trace, tolerance, *functions)._replace(trace=trace)
+    return _compare_functions(trace, tolerance, *functions)._replace(trace=trace)
 
 
-def _by_calls(
+def _compare_functions(
     trace: Trace, tolerance: float | None, forward: Block, backward: Block | None = None
 ) -> Comparison:
-    """What a forward returns, then, if all of that is right, what its backward does."""
-    returned = _played(forward, trace)
-    y, inner = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
-    seen = _named(inner, trace) | {"y": np.asarray(y)}
-    named = len(seen) > 1
-    found = _by_name(seen, _values(trace), tolerance) if named else _by_inputs(forward, trace, tolerance)
-    if not found or backward is None:
-        return found
-    dx, grads = backward(_sentences(trace, "d_y"), inner)
-    wrong = {"d_x": dx} | {f"d_{path.removeprefix('params.')}": g for path, g in leaves(grads)}
-    return _by_name(wrong, _values(trace), tolerance)
+    """Compare the results of a forward function and, if they are correct, those of its backward function."""
+    returned = _call_on_example(forward, trace)
+    returns_pair = isinstance(returned, tuple) and len(returned) == 2
+    y, inner = returned if returns_pair else (returned, None)
+    values = _named_values(inner, trace) | {"y": np.asarray(y)}
+    if len(values) > 1:
+        comparison = _compare_by_name(values, _reference_values(trace), tolerance)
+    else:
+        comparison = _compare_by_probes(forward, trace, tolerance)
+    if not comparison or backward is None:
+        return comparison
+    dx, grads = backward(_sentences_of(trace, "d_y"), inner)
+    gradients = {"d_x": dx}
+    for path, gradient in leaves(grads):
+        gradients[f"d_{path.removeprefix('params.')}"] = gradient
+    return _compare_by_name(gradients, _reference_values(trace), tolerance)
 
 
-def _values(reference: Any) -> dict[str, Array]:
+def _reference_values(reference: Any) -> dict[str, Array]:
     if isinstance(reference, Trace):
         return {name: step.value for name, step in reference.named.items()}
     if not isinstance(reference, Mapping):
@@ -133,238 +173,355 @@ def _values(reference: Any) -> dict[str, Array]:
     return {name: np.asarray(value) for name, value in reference.items()}
 
 
-# By name
+# Comparing values by name
 
 
-def _named(inner: Any, trace: Trace) -> dict[str, Array]:
-    """The arrays that a block handed out and that have a station's name."""
-    given = inner if isinstance(inner, Mapping) else getattr(inner, "_asdict", dict)()
-    known = {name.rpartition(".")[2] for name in trace.named} | {*trace.named}
-    return {name: np.asarray(v) for name, v in given.items() if name in known and v is not None}
+def _named_values(inner: Any, trace: Trace) -> dict[str, Array]:
+    """Return the arrays that a block returned next to its output, if their names are names of stations."""
+    if isinstance(inner, Mapping):
+        values = dict(inner)
+    elif hasattr(inner, "_asdict"):
+        values = inner._asdict()
+    else:
+        values = {}
+    short_names = {name.rpartition(".")[2] for name in trace.named}
+    known_names = short_names | set(trace.named)
+    return {
+        name: np.asarray(value) for name, value in values.items() if name in known_names and value is not None
+    }
 
 
-def _by_name(mine: Mapping[str, Any], right: Mapping[str, Array], tolerance: float | None) -> Comparison:
-    """The first of the reference's stations at which mine differs."""
-    places = {_full(name, right): np.asarray(value) for name, value in mine.items()}
+def _compare_by_name(
+    mine: Mapping[str, Any], reference: Mapping[str, Array], tolerance: float | None
+) -> Comparison:
+    """Return the first station of the reference at which `mine` differs."""
+    values = {_station_name(name, reference): np.asarray(value) for name, value in mine.items()}
     agreed: list[str] = []
-    for name in (name for name in right if name in places):
-        value, expected = places[name], right[name]
-        if value.ndim > expected.ndim and value.shape[value.ndim - expected.ndim + 1 :] == expected.shape[1:]:
-            value = value.reshape(-1, *expected.shape[1:])  # a batch's sentences follow each other
-        if value.shape != expected.shape:
-            note = f"its shape is {value.shape}, expected {expected.shape}"
-            return Comparison(name, note=note, agreed=tuple(agreed))
-        wrong = np.argwhere(_differs(value, expected, _tolerance(value, tolerance)))
-        if len(wrong):
-            place = tuple(map(int, wrong[0]))
-            note = f"{len(wrong)} of {expected.size} cells"
-            return Comparison(name, place, float(expected[place]), float(value[place]), note, tuple(agreed))
-        agreed.append(name)
+    for station, expected in reference.items():
+        if station not in values:
+            continue
+        value = _join_sentences(values[station], expected)
+        difference = _first_difference(station, value, expected, tolerance)
+        if difference is not None:
+            return difference._replace(agreed=tuple(agreed))
+        agreed.append(station)
     return Comparison(agreed=tuple(agreed))
 
 
-def _differs(value: Array, expected: Array, tolerance: float) -> Array:
-    """Which cells do; for the −∞ of a hidden score, any number far below 0 will do."""
-    hidden = np.isneginf(expected)
-    expected = np.where(hidden, 0, expected)
+def _join_sentences(value: Array, expected: Array) -> Array:
+    """Remove the batch axis of a value: in the worked example, the sentences of a batch follow each other."""
+    extra_axes = value.ndim - expected.ndim
+    if extra_axes > 0 and value.shape[extra_axes + 1 :] == expected.shape[1:]:
+        return value.reshape(-1, *expected.shape[1:])
+    return value
+
+
+def _first_difference(
+    station: str, value: Array, expected: Array, tolerance: float | None
+) -> Comparison | None:
+    """Return the first wrong cell of a station, or None if all cells are correct."""
+    if value.shape != expected.shape:
+        return Comparison(station, note=f"its shape is {value.shape}, expected {expected.shape}")
+    wrong = np.argwhere(_is_wrong(value, expected, _tolerance_for(value, tolerance)))
+    if len(wrong) == 0:
+        return None
+    place = tuple(int(index) for index in wrong[0])
+    note = f"{len(wrong)} of {expected.size} cells"
+    return Comparison(station, place, float(expected[place]), float(value[place]), note)
+
+
+def _is_wrong(value: Array, expected: Array, tolerance: float) -> Array:
+    """Return which cells are wrong. If a score is masked (−∞), every very negative number is correct."""
+    is_masked = np.isneginf(expected)
+    expected = np.where(is_masked, 0, expected)
     allowed = tolerance * max(float(np.abs(expected).max(initial=0)), 1e-300)
-    return np.where(hidden, ~(value < -1e8), ~(np.abs(value - expected) <= allowed))
+    is_very_negative = value < -1e8
+    is_close = np.abs(value - expected) <= allowed  # false for NaN
+    return np.where(is_masked, ~is_very_negative, ~is_close)
 
 
-def _full(name: str, right: Mapping[str, Array]) -> str:
-    """A station's whole name: "z" is "ffn.z", of the first pass, and "new_z" that of the second."""
-    last, way = _way(name)
-    fits = [full for full in right if full == name] or [
-        full for full in right if full.endswith(f".{last}") and _way(full)[1] == way
+def _station_name(name: str, reference: Mapping[str, Array]) -> str:
+    """Return the full name of a station: "ffn.z" for "z", and "d_ffn.z" for "d_z"."""
+    if name in reference:
+        return name
+    prefix, short_name = _split_prefix(name)
+    matches = [
+        station
+        for station in reference
+        if station.endswith(f".{short_name}") and _split_prefix(station)[0] == prefix
     ]
-    if len(fits) == 1:
-        return fits[0]
-    why = f"{' and '.join(fits)} have this name" if fits else f"expected one of {', '.join(right)}"
-    raise ValueError(f"compare: mine holds {name!r}; {why}")
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        problem = f"{' and '.join(matches)} have this name"
+    else:
+        problem = f"expected one of {', '.join(reference)}"
+    raise ValueError(f"compare: mine holds {name!r}; {problem}")
 
 
-def _way(name: str) -> tuple[str, str]:
-    """What a name is about, and of which pass: ("z", "d_") for "d_z", the gradient of z."""
-    way = next((way for way in ("d_", "new_") if name.startswith(way)), "")
-    return name.removeprefix(way), way
+def _split_prefix(name: str) -> tuple[str, str]:
+    """Return the prefix of a name and the rest: ("d_", "z") for "d_z", the gradient of z."""
+    for prefix in ("d_", "new_"):
+        if name.startswith(prefix):
+            return prefix, name.removeprefix(prefix)
+    return "", name
 
 
-def _tolerance(value: Array, given: float | None) -> float:
-    return given if given is not None else 1e-4 if value.dtype == np.float32 else 1e-6
+def _tolerance_for(value: Array, tolerance: float | None) -> float:
+    if tolerance is not None:
+        return tolerance
+    return 1e-4 if value.dtype == np.float32 else 1e-6
 
 
-# By inputs that leave one more station on each time
+# Comparing by probes
 
-T, D, HEADS, FF = 5, 6, 3, 13  # all different, and FF > 2 D
-FAR = 1e12  # the norm of x + FAR · a is that of a
+T, D, HEADS, FF = 5, 6, 3, 13  # different sizes, so that swapped axes are found; some probes need FF > 2 D
+LARGE = 1e12  # so large that the norm of x + LARGE · a equals the norm of a, but for rounding
 Arrays = Sequence[Array]
 
 
-class _Rung(NamedTuple):
-    """One call more: what it is given, and which station its output shows.
+class _Probe(NamedTuple):
+    """A call of the block that tests one station.
 
-    The output should be the reference's; or, with `beside`, that of a second call: the same one where
-    `matters` is false, another one where it is true.
+    Without a second call, the output must equal the output of `encoder_block_forward`. With a second call,
+    the outputs of both calls are compared. They must be equal, or different if `must_differ`.
     """
 
     station: str
     x: Array
     params: EncoderBlockParams
-    beside: tuple[Array, EncoderBlockParams] | None = None
-    matters: bool = False
-    direction: bool = False  # all that is looked at: each row less its mean, of length 1
+    second_call: tuple[Array, EncoderBlockParams] | None = None
+    must_differ: bool = False
+    only_direction: bool = False  # compare each output row without its mean and with length 1
     mask: Array | None = None
 
 
-def _block(
-    attention: Arrays | None = None, norm_1: Arrays = (), ffn: Arrays | None = None, norm_2: Arrays = ()
+def _make_block(
+    attention: Arrays | None = None,
+    norm_1: Arrays | None = None,
+    ffn: Arrays | None = None,
+    norm_2: Arrays | None = None,
 ) -> EncoderBlockParams:
-    """A block in which what is not given is switched off, and a norm plain."""
-    zero, plain = np.zeros((D, D)), (np.ones(D), np.zeros(D))
-    nothing = FFNParams(np.zeros((D, FF)), np.zeros(FF), np.zeros((FF, D)), np.zeros(D))
+    """Return a block. An omitted sub-layer has zero weights; an omitted norm has gamma = 1 and beta = 0."""
+    zero_attention = [np.zeros((D, D))] * 4
+    zero_ffn = [np.zeros((D, FF)), np.zeros(FF), np.zeros((FF, D)), np.zeros(D)]
+    plain_norm = [np.ones(D), np.zeros(D)]
     return EncoderBlockParams(
-        AttentionParams(*attention or 4 * (zero,)),
-        LayerNormParams(*norm_1 or plain),
-        FFNParams(*ffn or nothing),
-        LayerNormParams(*norm_2 or plain),
+        AttentionParams(*(zero_attention if attention is None else attention)),
+        LayerNormParams(*(plain_norm if norm_1 is None else norm_1)),
+        FFNParams(*(zero_ffn if ffn is None else ffn)),
+        LayerNormParams(*(plain_norm if norm_2 is None else norm_2)),
     )
 
 
-def _rungs() -> Iterator[_Rung]:
+def _make_probes() -> Iterator[_Probe]:
     normal = np.random.default_rng(5).standard_normal
-    yield from _norm_rungs(normal)
-    yield from _ffn_rungs(normal)
-    yield from _attention_rungs(normal)
+    yield from _norm_probes(normal)
+    yield from _ffn_probes(normal)
+    yield from _attention_probes(normal)
 
 
-def _norm_rungs(normal: Callable[..., Array]) -> Iterator[_Rung]:
-    """What goes past a sub-layer has to arrive, each norm to be in its place; then mean, scale and eps.
+def _random_ffn(normal: Callable[..., Array]) -> list[Array]:
+    return [normal((D, FF)), normal(FF), normal((FF, D)), normal(D)]
 
-    The first norm is seen through the second, whose own scale the direction of its output leaves out.
+
+def _norm_probes(normal: Callable[..., Array]) -> Iterator[_Probe]:
+    """Yield probes of the residuals and of both norms.
+
+    The sub-layers are off in most of them. The output of the first norm is visible only through the second
+    norm, which rescales it. So probes of the first norm compare directions.
     """
-    X, gamma, beta, ones, zeros = normal((T, D)), normal(D), normal(D), np.ones(D), np.zeros(D)
-    x, off, on = 30 * X, _block(), _block(ffn=[normal((D, FF)), normal(FF), normal((FF, D)), normal(D)])
-    bent, shifted, both = (_block(norm_1=norm) for norm in ((gamma, zeros), (ones, beta), (gamma, beta)))
-    large, larger = _block(norm_1=(30 * ones, zeros)), _block(norm_1=(60 * ones, zeros))
-    yield _Rung("s", x, on, beside=(30 * normal((T, D)), on), matters=True)
-    yield _Rung("h", x, off, beside=(x, off), matters=True)  # x itself: see `_broken`
-    yield _Rung("y", x, off, beside=(x, _block(norm_2=(gamma, beta))), matters=True)
-    yield _Rung("t", x, off, beside=(x, both), matters=True)
-    yield _Rung("norm_1.mean", x, bent, beside=(x + 10 * normal((T, 1)), bent), direction=True)
-    yield _Rung("norm_2.mean", x, off, beside=(x, _block(norm_1=(ones, 3 * ones))))
-    yield _Rung("h", x, off, beside=(x, shifted), matters=True)
-    yield _Rung("norm_1.std", x, shifted, beside=(2 * x, shifted), direction=True)
-    yield _Rung("norm_1.variance", x, shifted, direction=True)
-    yield _Rung("norm_1.std", X / 300, shifted, direction=True)
-    yield _Rung("h", x, both, direction=True)
-    yield _Rung("norm_2.std", x, large, beside=(x, larger))
-    yield _Rung("norm_2.variance", x, large)
-    yield _Rung("norm_2.std", x, _block(norm_1=(ones / 300, zeros)))
-    yield _Rung("y", x, _block(norm_1=(gamma, beta), norm_2=(beta, gamma)))
+    unscaled_x, gamma, beta = normal((T, D)), normal(D), normal(D)
+    x = 30 * unscaled_x
+    with_ffn = _make_block(ffn=_random_ffn(normal))
+    other_x = 30 * normal((T, D))
+    shifted_x = x + 10 * normal((T, 1))
+    yield _Probe("s", x, with_ffn, second_call=(other_x, with_ffn), must_differ=True)
+    yield from _norm_place_probes(x, gamma, beta)
+    yield from _norm_mean_probes(x, shifted_x, gamma)
+    yield from _first_norm_probes(unscaled_x, gamma, beta)
+    yield from _second_norm_probes(x, gamma, beta)
 
 
-def _ffn_rungs(normal: Callable[..., Array]) -> Iterator[_Rung]:
-    """ReLU(z) - ReLU(-z) = z: with W_1 = [B, -B] and W_2 = [A, -A]ᵀ the activation is a factor at most.
+def _norm_place_probes(x: Array, gamma: Array, beta: Array) -> Iterator[_Probe]:
+    off = _make_block()
+    with_norm_1 = _make_block(norm_1=(gamma, beta))
+    with_norm_2 = _make_block(norm_2=(gamma, beta))
+    yield _Probe("h", x, off, second_call=(x, off), must_differ=True)  # compared with x: see `_other_output`
+    yield _Probe("y", x, off, second_call=(x, with_norm_2), must_differ=True)
+    yield _Probe("t", x, off, second_call=(x, with_norm_1), must_differ=True)
 
-    No factor is seen where the FFN's output is so large that nothing else is left after the norm.
+
+def _norm_mean_probes(x: Array, shifted_x: Array, gamma: Array) -> Iterator[_Probe]:
+    """Yield probes that add a number to each row, which must not change the output."""
+    ones, zeros = np.ones(D), np.zeros(D)
+    with_gamma = _make_block(norm_1=(gamma, zeros))
+    yield _Probe("norm_1.mean", x, with_gamma, second_call=(shifted_x, with_gamma), only_direction=True)
+    yield _Probe("norm_2.mean", x, _make_block(), second_call=(x, _make_block(norm_1=(ones, 3 * ones))))
+
+
+def _first_norm_probes(unscaled_x: Array, gamma: Array, beta: Array) -> Iterator[_Probe]:
+    """Yield probes of the first norm's gamma, beta, variance and eps."""
+    x = 30 * unscaled_x
+    with_beta = _make_block(norm_1=(np.ones(D), beta))
+    with_both = _make_block(norm_1=(gamma, beta))
+    yield _Probe("h", x, _make_block(), second_call=(x, with_beta), must_differ=True)
+    yield _Probe("norm_1.std", x, with_beta, second_call=(2 * x, with_beta), only_direction=True)
+    yield _Probe("norm_1.variance", x, with_beta, only_direction=True)
+    yield _Probe("norm_1.std", unscaled_x / 300, with_beta, only_direction=True)
+    yield _Probe("h", x, with_both, only_direction=True)
+
+
+def _second_norm_probes(x: Array, gamma: Array, beta: Array) -> Iterator[_Probe]:
+    ones, zeros = np.ones(D), np.zeros(D)
+    scaled_30 = _make_block(norm_1=(30 * ones, zeros))
+    scaled_60 = _make_block(norm_1=(60 * ones, zeros))
+    yield _Probe("norm_2.std", x, scaled_30, second_call=(x, scaled_60))
+    yield _Probe("norm_2.variance", x, scaled_30)
+    yield _Probe("norm_2.std", x, _make_block(norm_1=(ones / 300, zeros)))
+    yield _Probe("y", x, _make_block(norm_1=(gamma, beta), norm_2=(beta, gamma)))
+
+
+def _ffn_probes(normal: Callable[..., Array]) -> Iterator[_Probe]:
+    """Yield probes of the feed-forward network.
+
+    ReLU(z) - ReLU(-z) = z. So with W_1 = [B, -B] and W_2 = [A, -A]ᵀ, a wrong activation changes the output by
+    a factor at most. With a LARGE A, the sum is the network's output alone, and the norm removes the factor.
     """
-    A, B, c, zero = FAR * normal((D, D)), normal((D, D)), normal(D), np.zeros(D)
-    x, none = _direction(normal((T, D))) * np.sqrt(D), np.zeros((D, FF - 2 * D))  # the norm leaves this x
+    A, B, c = LARGE * normal((D, D)), normal((D, D)), normal(D)
+    x = _direction(normal((T, D))) * np.sqrt(D)  # mean 0 and variance 1: a norm does not change it
+    zeros, eye = np.zeros(D), np.eye(D)
+    unused = np.zeros((D, FF - 2 * D))  # the hidden units that are left over
 
-    def ffn(B: Array, c: Array, A: Array, b_2: Array) -> EncoderBlockParams:
-        W_1, W_2 = np.hstack([B, -B, none]), np.vstack([A, -A, none.T])
-        return _block(ffn=[W_1, np.concatenate([c, -c, none[0]]), W_2, b_2])
+    def make_linear_block(B: Array, c: Array, A: Array, b_2: Array) -> EncoderBlockParams:
+        W_1 = np.hstack([B, -B, unused])
+        b_1 = np.concatenate([c, -c, unused[0]])
+        W_2 = np.vstack([A, -A, unused.T])
+        return _make_block(ffn=[W_1, b_1, W_2, b_2])
 
-    yield _Rung("f", x, ffn(0 * B, zero, 0 * A, c))
-    yield _Rung("f", x, ffn(np.eye(D), zero, A, zero))
-    yield _Rung("ffn.z", x, ffn(B, zero, A, zero))
-    yield _Rung("ffn.z", 3 * x + 1, ffn(B, c, A, zero))
-    yield _Rung("ffn.hidden", x, _block(ffn=[normal((D, FF)), normal(FF), normal((FF, D)), normal(D)]))
-
-
-def _attention_rungs(normal: Callable[..., Array]) -> Iterator[_Rung]:
-    """One token's weight is a factor. Equal values show the weights' sum, no scores the heads; then all."""
-    eye, zero, few, all_1 = np.eye(D), np.zeros((D, D)), np.diag(np.arange(1.0, D + 1)), np.ones((D, D))
-    x, (W_Q, W_K, W_V, W_O) = normal((T, D)), normal((4, D, D))
-    level = x - x.mean(-1, keepdims=True) + 0.5  # rows of one sum: x all_1 is one number everywhere
-    both = _block((W_Q, W_K, W_V, W_O))
-    yield _Rung("attention.V", level[:1], _block((all_1, all_1, FAR * W_V, eye)))
-    yield _Rung("a", level[:1], _block((all_1, all_1, W_V, FAR * W_O)))
-    yield _Rung("attention.weights", level, _block((W_Q, W_K, all_1, few)))
-    yield _Rung("attention.heads", x, _block((zero, zero, W_V, W_O)))
-    yield _Rung("attention.scores", x, _block((eye, eye, W_V, W_O)))
-    yield _Rung("attention.Q", x, both, beside=(x, _block((eye, W_K, W_V, W_O))), matters=True)
-    yield _Rung("attention.K", x, both, beside=(x, _block((W_Q, eye, W_V, W_O))), matters=True)
-    yield _Rung("attention.Q", x, _block((W_Q, eye, W_V, W_O)))
-    yield _Rung("attention.K", x, _block((eye, W_K, W_V, W_O)))
-    yield _Rung("attention.scores", x, both)
-    yield _Rung("attention.exp", x, _block((30 * W_Q, 30 * W_K, W_V, W_O)))
-    yield _Rung("attention.weights", x, both, mask=causal_mask(T))
+    yield _Probe("f", x, make_linear_block(0 * B, zeros, 0 * A, c))
+    yield _Probe("f", x, make_linear_block(eye, zeros, A, zeros))
+    yield _Probe("ffn.z", x, make_linear_block(B, zeros, A, zeros))
+    yield _Probe("ffn.z", 3 * x + 1, make_linear_block(B, c, A, zeros))
+    yield _Probe("ffn.hidden", x, _make_block(ffn=_random_ffn(normal)))
 
 
-def _by_inputs(forward: Block, trace: Trace, tolerance: float | None) -> Comparison:
-    """Climb until a rung breaks, then look at the sentence itself. The rungs are the paper's block's."""
+def _attention_probes(normal: Callable[..., Array]) -> Iterator[_Probe]:
+    """Yield probes of the attention, from the values to the mask."""
+    eye, zero, all_ones = np.eye(D), np.zeros((D, D)), np.ones((D, D))
+    diagonal = np.diag(np.arange(1.0, D + 1))
+    x = normal((T, D))
+    W_Q, W_K, W_V, W_O = normal((4, D, D))
+    equal_sums = x - x.mean(-1, keepdims=True) + 0.5  # rows with equal sums: x @ all_ones is constant
+    full = _make_block((W_Q, W_K, W_V, W_O))
+    without_W_Q = _make_block((eye, W_K, W_V, W_O))
+    without_W_K = _make_block((W_Q, eye, W_V, W_O))
+    # With a single token, the weight of its only key is 1, or a wrong factor.
+    yield _Probe("attention.V", equal_sums[:1], _make_block((all_ones, all_ones, LARGE * W_V, eye)))
+    yield _Probe("a", equal_sums[:1], _make_block((all_ones, all_ones, W_V, LARGE * W_O)))
+    # With equal values, only the sum of the weights matters; with scores of 0, only the heads.
+    yield _Probe("attention.weights", equal_sums, _make_block((W_Q, W_K, all_ones, diagonal)))
+    yield _Probe("attention.heads", x, _make_block((zero, zero, W_V, W_O)))
+    # Queries and keys, first without their weights and then with them.
+    yield _Probe("attention.scores", x, _make_block((eye, eye, W_V, W_O)))
+    yield _Probe("attention.Q", x, full, second_call=(x, without_W_Q), must_differ=True)
+    yield _Probe("attention.K", x, full, second_call=(x, without_W_K), must_differ=True)
+    yield _Probe("attention.Q", x, without_W_K)
+    yield _Probe("attention.K", x, without_W_Q)
+    yield _Probe("attention.scores", x, full)
+    yield _Probe("attention.exp", x, _make_block((30 * W_Q, 30 * W_K, W_V, W_O)))
+    yield _Probe("attention.weights", x, full, mask=causal_mask(T))
+
+
+def _compare_by_probes(forward: Block, trace: Trace, tolerance: float | None) -> Comparison:
+    """Call the block with every probe until one fails, and then with the sentence of the trace."""
     config = trace.example.config._replace(d_model=D, n_heads=HEADS, d_ff=FF)
-    takes_mask = _takes_mask(forward)
-    agreed: dict[str, None] = {}
-    plain = config.norm == "post" and isinstance(trace.example.block.norm_1, LayerNormParams)
-    climbs = plain and (takes_mask or not trace.example.causal)
-    for rung in (rung for rung in _rungs() if climbs and (takes_mask or rung.mask is None)):
+    agreed: dict[str, None] = {}  # an ordered set
+    for probe in _probes_for(forward, trace):
         try:
-            note = _broken(forward, rung, config, tolerance)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as fault:
-            note = f"{type(fault).__name__} with {len(rung.x)} tokens of {D} numbers, {HEADS} heads: {fault}"
+            note = _find_failure(forward, probe, config, tolerance)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            size = f"{len(probe.x)} tokens of {D} numbers, {HEADS} heads"
+            note = f"{type(error).__name__} with {size}: {error}"
         if note:
-            agreed.pop(rung.station, None)
-            return Comparison(rung.station, note=note, agreed=tuple(agreed))
-        agreed[rung.station] = None
-    found = _by_name({"y": _output(_played(forward, trace))}, _values(trace), tolerance)
-    return found._replace(agreed=tuple(agreed) or found.agreed)
+            agreed.pop(probe.station, None)
+            return Comparison(probe.station, note=note, agreed=tuple(agreed))
+        agreed[probe.station] = None
+    y = _output_of(_call_on_example(forward, trace))
+    comparison = _compare_by_name({"y": y}, _reference_values(trace), tolerance)
+    return comparison._replace(agreed=tuple(agreed) or comparison.agreed)
+
+
+def _probes_for(forward: Block, trace: Trace) -> list[_Probe]:
+    """Return the probes that fit the block: the probes are for post-norm blocks with layer norm."""
+    example = trace.example
+    is_paper_block = example.config.norm == "post" and isinstance(example.block.norm_1, LayerNormParams)
+    takes_mask = _takes_mask(forward)
+    if not is_paper_block or (example.causal and not takes_mask):
+        return []
+    return [probe for probe in _make_probes() if takes_mask or probe.mask is None]
 
 
 def _takes_mask(forward: Block) -> bool:
-    import inspect  # costs a fifth of the package's own import time
+    import inspect  # here, because it takes a fifth of the import time of the whole package
 
     return "mask" in inspect.signature(forward).parameters
 
 
-def _sentences(trace: Trace, name: str) -> Array:
-    value, several = trace.named[name].value, trace.example.sentences
-    return value.reshape(several, -1, value.shape[-1]).copy() if several > 1 else value.copy()
+def _sentences_of(trace: Trace, name: str) -> Array:
+    """Return a copy of a value of the trace, with a batch axis if the trace has several sentences."""
+    value, n_sentences = trace.named[name].value, trace.example.sentences
+    if n_sentences > 1:
+        value = value.reshape(n_sentences, -1, value.shape[-1])
+    return value.copy()
 
 
-def _played(forward: Block, trace: Trace) -> Any:
-    """What a block makes of the player's sentence."""
-    x, example = _sentences(trace, "x"), trace.example
-    masked = {"mask": causal_mask(x.shape[-2])} if example.causal and _takes_mask(forward) else {}
-    return forward(x, example.block, example.config, **masked)
+def _call_on_example(forward: Block, trace: Trace) -> Any:
+    """Return the result of a block for the sentence of the trace."""
+    x, example = _sentences_of(trace, "x"), trace.example
+    if example.causal and _takes_mask(forward):
+        return forward(x, example.block, example.config, mask=causal_mask(x.shape[-2]))
+    return forward(x, example.block, example.config)
 
 
-def _output(returned: Any) -> Array:
+def _output_of(returned: Any) -> Array:
+    """Return the output, if a block returned the output alone or a tuple that begins with it."""
     return np.asarray(returned[0] if isinstance(returned, tuple) else returned)
 
 
-def _broken(forward: Block, rung: _Rung, config: TransformerConfig, tolerance: float | None) -> str:
-    """What is not as it should be on this rung, or ""."""
-    masked = {} if rung.mask is None else {"mask": rung.mask}
-    y = _output(forward(rung.x.copy(), rung.params, config, **masked))
-    if y.shape != rung.x.shape:
-        return f"its output has shape {y.shape} for an x of shape {rung.x.shape}"
-    if rung.beside is None:
-        right = encoder_block_forward(rung.x, rung.params, config, mask=rung.mask)[0]
-        note = "the first input that gives another output isolates it"
-    elif rung.beside[1] is rung.params and rung.beside[0] is rung.x:
-        right, note = rung.x, "with both sub-layers off, x comes out as it went in: where do the norms stand?"
+def _find_failure(forward: Block, probe: _Probe, config: TransformerConfig, tolerance: float | None) -> str:
+    """Return what is wrong with the output of the block for a probe; "" if nothing is wrong."""
+    if probe.mask is None:
+        y = _output_of(forward(probe.x.copy(), probe.params, config))
     else:
-        right = _output(forward(rung.beside[0].copy(), rung.beside[1], config))
-        note = f"what should {'' if rung.matters else 'not '}matter here does{' not' * rung.matters}"
-    if rung.direction:
-        y, right = _direction(y), _direction(right)
-    same = np.abs(y - right).max() <= _tolerance(y, tolerance) * np.abs(right).max()
-    return "" if same != rung.matters else note
+        y = _output_of(forward(probe.x.copy(), probe.params, config, mask=probe.mask))
+    if y.shape != probe.x.shape:
+        return f"its output has shape {y.shape} for an x of shape {probe.x.shape}"
+    other, note = _other_output(forward, probe, config)
+    if probe.only_direction:
+        y, other = _direction(y), _direction(other)
+    is_equal = np.abs(y - other).max() <= _tolerance_for(y, tolerance) * np.abs(other).max()
+    is_wrong = is_equal == probe.must_differ
+    return note if is_wrong else ""
+
+
+def _other_output(forward: Block, probe: _Probe, config: TransformerConfig) -> tuple[Array, str]:
+    """Return the array that the output is compared with, and the message if the comparison fails."""
+    if probe.second_call is None:
+        expected = encoder_block_forward(probe.x, probe.params, config, mask=probe.mask)[0]
+        return expected, "the first input that gives another output isolates it"
+    x, params = probe.second_call
+    if x is probe.x and params is probe.params:
+        # A second call with the same arguments is not made: the output is compared with x.
+        return x, "with both sub-layers off, x comes out as it went in: where do the norms stand?"
+    y = _output_of(forward(x.copy(), params, config))
+    if probe.must_differ:
+        return y, "what should matter here does not"
+    return y, "what should not matter here does"
 
 
 def _direction(y: Array) -> Array:
-    """Each row less its mean, of length 1: whatever scale the last norm has."""
+    """Return each row without its mean and with length 1: the scale of the last norm is removed."""
     y = y - y.mean(-1, keepdims=True)
-    return np.asarray(y / np.maximum(np.sqrt((y * y).sum(-1, keepdims=True)), 1e-300))
+    length = np.sqrt((y * y).sum(-1, keepdims=True))
+    return np.asarray(y / np.maximum(length, 1e-300))

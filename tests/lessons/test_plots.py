@@ -1,6 +1,7 @@
-"""Pictures show the numbers they are given, in the colours of the lessons, and leave nothing behind.
+"""Pictures show the numbers that they are given, in the colours of the lessons.
 
-First the rules that every picture keeps; then all that a picture is given is looked for in it.
+The first part checks rules that every picture must follow. The second part searches every picture for all
+numbers and words that it was given.
 """
 
 import base64
@@ -23,7 +24,6 @@ from matplotlib.image import imread
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from PIL import Image
-from together import together
 
 from npformer import angular_frequencies, positional_encoding, wavelengths
 from npformer.lessons import plots
@@ -96,10 +96,11 @@ DRAWN = {
     "score_tiles": partial(plots.score_tiles, 4, (2, 1)),
     "next_token": partial(plots.next_token, SHARES, [" shy", " kind"]),
 }
-CROWDED = {"lanes": 13, "attention_heads": 14}  # points of the numbers in their squares
-WITHOUT_AXES = {"lanes", "hourglass", "block_diagram"}  # squares with names beside them
+CROWDED = {"lanes": 13, "attention_heads": 14}  # the font size of the numbers in the squares, in points
+WITHOUT_AXES = {"lanes", "hourglass", "block_diagram"}  # pictures whose labels are not labels of axes
+# Settings of a reader's own matplotlib, which must not change a picture.
 ODD = {"font.size": 6, "lines.linewidth": 9, "figure.facecolor": "black", "svg.hashsalt": "mine"}
-# What all pictures have in common is looked at in these now, in the others by `pytest -m slow`.
+# The rules are checked for these pictures in every run, and for the others by `pytest -m slow`.
 NOW = {"heat_map", "curves", "matrices", *CROWDED, "block_diagram"}
 every_picture = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in NOW else pytest.mark.slow) for name in DRAWN]
@@ -108,7 +109,7 @@ every_picture = pytest.mark.parametrize(
 
 @functools.cache
 def figure(name):
-    """A picture, drawn under settings that may not show: only to be looked at."""
+    """Return a picture that is drawn with the settings ODD; tests must not change it."""
     with matplotlib.rc_context(ODD):
         drawn = DRAWN[name]()
         drawn.draw_without_rendering()
@@ -122,20 +123,20 @@ def written(texts):
 # --- the rules of all pictures ------------------------------------------------------------------
 
 
-def test_there_is_a_picture_of_every_kind():
+def test_every_plot_is_drawn_here():
     drawn = {draw.func.__name__ for draw in DRAWN.values()}
     assert drawn | {"describe", "encoded", "picture"} == set(plots.__all__)
 
 
 @every_picture
-def test_a_picture_keeps_the_rules(name):
-    """Legible from the back of a room, opaque and whole, labelled, told apart without colours, described."""
+def test_picture_is_legible_opaque_labelled_and_described(name):
+    """A picture is legible from the back of a room, and its lines differ in more than their colour."""
     drawn = figure(name)
     with matplotlib.rc_context(ODD):
-        seen = np.asarray(Image.open(io.BytesIO(plots.encoded(drawn))).convert("RGBA"))
+        pixels = np.asarray(Image.open(io.BytesIO(plots.encoded(drawn))).convert("RGBA"))
     assert min(t.get_fontsize() for t in drawn.findobj(Text) if t.get_text().strip()) >= 13
-    assert (seen[..., 3] == 255).all() and drawn.get_figwidth() > drawn.get_figheight()
-    for edge in (seen[:2], seen[-2:], seen[:, :2], seen[:, -2:]):
+    assert (pixels[..., 3] == 255).all() and drawn.get_figwidth() > drawn.get_figheight()
+    for edge in (pixels[:2], pixels[-2:], pixels[:, :2], pixels[:, -2:]):
         assert (edge == 255).all(), "cut off"
     for axes in drawn.axes:
         named = axes.get_xlabel() or axes.get_ylabel() or axes.get_title("left") or axes.get_title()
@@ -148,8 +149,11 @@ def test_a_picture_keeps_the_rules(name):
 
 
 @every_picture
-def test_on_a_slide_every_letter_is_as_large_as_those_of_the_text(name, monkeypatch):
-    """15 points of 9.4 inches, which are 28 pixels of 1268; less only where numbers stand close together."""
+def test_picture_on_a_slide_has_large_letters(name, monkeypatch):
+    """The font size is 15 points, and less only where numbers are close together.
+
+    At a width of 9.4 inches, 15 points are 28 of 1268 pixels.
+    """
     monkeypatch.setenv(style.STAGE, "")
     style.fill_stage(drawn := DRAWN[name]())
     assert drawn.get_figwidth() == 9.4 and drawn.get_figheight() <= 4.86
@@ -158,16 +162,16 @@ def test_on_a_slide_every_letter_is_as_large_as_those_of_the_text(name, monkeypa
     assert troubles(drawn, found) == []
 
 
-def test_the_bytes_of_a_file_name_neither_day_nor_software_nor_the_reader_s_settings():
-    for kind in ("png", "svg"):
-        plain = plots.encoded(DRAWN["matrix"](), kind)
-        with matplotlib.rc_context(ODD):
-            assert plots.encoded(DRAWN["matrix"](), kind) == plain
-            assert matplotlib.rcParams["font.size"] == 6, "and are put back"
-        assert not re.search(b"Software|dc:date|dc:creator", plain)
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_encoded_bytes_depend_only_on_the_figure(kind):
+    plain = plots.encoded(DRAWN["matrix"](), kind)
+    with matplotlib.rc_context(ODD):
+        assert plots.encoded(DRAWN["matrix"](), kind) == plain
+        assert matplotlib.rcParams["font.size"] == 6, "the reader's settings are not restored"
+    assert not re.search(b"Software|dc:date|dc:creator", plain)
 
 
-def test_pyplot_and_ipython_are_not_imported_by_drawing():
+def test_plots_import_neither_pyplot_nor_ipython():
     program = """
 import sys, numpy as np
 from npformer.lessons import plots
@@ -178,30 +182,53 @@ assert not {"matplotlib.pyplot", "IPython"} & set(sys.modules)
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_picture_in_a_notebook_carries_its_description_into_the_page(monkeypatch):
-    shown = []
-    monkeypatch.setattr("IPython.display.display", shown.append)
+@pytest.fixture
+def displayed(monkeypatch):
+    """Return the list of everything that is displayed from now on."""
+    objects = []
+    monkeypatch.setattr("IPython.display.display", objects.append)
+    return objects
+
+
+def bundle_of(picture):
+    return picture._repr_mimebundle_(include=None, exclude=None)
+
+
+def test_picture_shows_the_given_alternative_text(displayed):
     plots.picture(DRAWN["heat_map"](), alt='twenty "positions"')
+    bundle = bundle_of(displayed[0])
+    assert 'alt="twenty &quot;positions&quot;"' in bundle["text/html"]
+    assert bundle["text/plain"] == repr(displayed[0]) == 'twenty "positions"'
+    assert base64.b64encode(plots.encoded(DRAWN["heat_map"]())).decode() in bundle["text/html"]
+
+
+def test_picture_shows_the_text_of_the_figure(displayed):
     plots.picture(DRAWN["heat_map"]())
-    given, own = (handed._repr_mimebundle_(include=None, exclude=None) for handed in shown)
-    assert 'alt="twenty &quot;positions&quot;"' in given["text/html"]
-    assert given["text/plain"] == repr(shown[0]) == 'twenty "positions"'
-    assert base64.b64encode(plots.encoded(DRAWN["heat_map"]())).decode() in given["text/html"]
-    assert own["text/plain"] == figure("heat_map").get_label()
+    assert bundle_of(displayed[0])["text/plain"] == figure("heat_map").get_label()
+
+
+def test_picture_rejects_a_figure_without_text(displayed):
     with pytest.raises(ValueError, match="the figure has no description"):
         plots.picture(Figure())
-    for height, width in ((5, 1000), (8, 800)):  # a high one is shown smaller
-        plots.picture(plots.describe(Figure(figsize=(10, height)), "nothing"))
-        assert shown[-1].width == width
+
+
+@pytest.mark.parametrize(("height", "width"), [(5, 1000), (8, 800)])
+def test_picture_shows_high_figures_smaller(height, width, displayed):
+    plots.picture(plots.describe(Figure(figsize=(10, height)), "nothing"))
+    assert displayed[0].width == width
+
+
+def test_picture_for_slides_has_twice_the_pixels(displayed, monkeypatch):
     monkeypatch.setenv(style.STAGE, "")
-    plots.picture(drawn := DRAWN["curves"]())
-    high = pytest.approx(200 * drawn.get_figheight(), abs=1)
-    assert struct.unpack(">2I", shown[-1].png[16:24]) == (1880, high)
+    drawn = DRAWN["curves"]()
+    plots.picture(drawn)
+    expected_height = pytest.approx(200 * drawn.get_figheight(), abs=1)
+    assert struct.unpack(">2I", displayed[0].png[16:24]) == (1880, expected_height)
 
 
 @pytest.mark.parametrize("name", ["curves", "heat_maps", "accuracy"])
-def test_a_picture_for_slides_says_where_its_panels_are(name, monkeypatch):
-    """Each panel is painted red in turn: its pixels are where the picture says."""
+def test_panels_of_gives_the_positions_of_panels(name, monkeypatch):
+    """Each panel is painted red in turn, and the red pixels are compared with the positions."""
     monkeypatch.setenv(style.STAGE, "")
     for i, axes in enumerate(DRAWN[name]().axes):
         axes = (drawn := DRAWN[name]()).axes[i]
@@ -214,9 +241,10 @@ def test_a_picture_for_slides_says_where_its_panels_are(name, monkeypatch):
         assert box == pytest.approx([left, right, top, bottom], abs=0.4) and outside <= box[0]
 
 
-# --- all that a picture is given is in it ---------------------------------------------------------
+# --- every number and word that a picture is given is in it ---------------------------------------
 
-OTHERWISE = {  # what is shown of that: [(under which name, the numbers), …]
+# Pictures that show other numbers than their arguments: [(title or label of the numbers, the numbers), …]
+OTHERWISE = {
     "position_similarity": [("", np.array([[np.dot(p, q) for q in TABLE] for p in TABLE]))],
     "lanes": [("", rows) for rows in (MEANING, ORDER, MEANING + ORDER, OUTPUT)],
     "themes": [("", COSINES * (1 - np.eye(3)))],
@@ -225,14 +253,14 @@ OTHERWISE = {  # what is shown of that: [(under which name, the numbers), …]
     "frequency_bands": [("", column) for column in positional_encoding(64, 8).T]
     + [("sine, column 2i", np.sin(w * np.linspace(0, 63, 1280))) for w in OMEGA]
     + [("cosine, column 2i+1", np.cos(w * np.linspace(0, 63, 1280))) for w in OMEGA],
-    "clock_hands": [  # from the middle to the right, from there up; both ends of each line
+    "clock_hands": [  # both ends of each line: from the centre to the right, and from there upwards
         (name, np.array(ends))
         for s, c in TABLE[[0, 3, 15], :6].reshape(-1, 2)
         for name, ends in {"the hand": [0, c], "sine: to the right": [0, s], "cosine: up": [s, s]}.items()
     ],
-    "confidence": [],  # see below
+    "confidence": [],  # see `test_confidence_bars_add_up_to_one_hundred`
 }
-ALSO = {  # what is written without being given as a word, in this order among other words
+ALSO = {  # words that a picture writes without getting them as an argument, in the order of the picture
     "gpu_growth": ["words, float32", "time, ms", "NumPy", "GPU", "words, float64"],
     "timeline": ["host", "device", "in turns", "time, ms", "host", "device", "at once"],
     "binary_counter": ["bit 0", "bit 1", "bit 2", "sin 0", "cos 0", "sin 1", "cos 1", "sin 2", "cos 2"],
@@ -243,12 +271,12 @@ ALSO = {  # what is written without being given as a word, in this order among o
     "confidence": ["0.902", "0.902"],
     "accuracy": ["3", "4", "8", "16", "trained on", "coin"],
 }
-WRITTEN = {  # how many numbers are written in their squares; of weights the larger ones
+WRITTEN = {  # the number of squares with a number; small weights have none
     "matrix": 12, "binary_counter": 72, "lanes": 48, "matrices": 12, "attention_weights": 9,
     "cross_attention": 3, "attention_heads": 16,
 }  # fmt: skip
-OWN_SCALES = {"hourglass", "binary_counter"}  # its tables are not to be compared
-SAID = {  # in words made from the numbers
+OWN_SCALES = {"hourglass", "binary_counter"}  # pictures whose tables have different scales
+SAID = {  # a part of the alternative text
     "heat_map": "20 rows, 8 columns, numbers from −1 to 1; from one row to the next a number changes by",
     "matrices": "x: row dog: 1, −2; row bites: 0.5, 0. y: row dog: 4, 0; row bites: 0, 3. x + y: row dog: 5,",
     "lanes": f"; man: {', '.join(f'{x:.1f}'.replace('-', '−') for x in (MEANING + ORDER)[2])} in, ",
@@ -269,7 +297,7 @@ SAID = {  # in words made from the numbers
 
 
 def given(value, key=""):
-    """(the name that it stands under, an array or a word) of all that an argument holds."""
+    """Yield every array and every word of an argument, each with its key in the argument's mappings."""
     if isinstance(value, Mapping):
         for name, part in value.items():
             yield from [(key, name), *given(part, name)]
@@ -281,18 +309,18 @@ def given(value, key=""):
 
 
 def shown(drawn):
-    """(names, numbers) of each image, each line and each row of bars."""
+    """Yield the titles and labels, and the numbers, of each image, each line and each row of bars."""
     for axes in drawn.axes:
-        here = {"", axes.get_title(), axes.get_title("left"), axes.get_xlabel()}
+        titles = {"", axes.get_title(), axes.get_title("left"), axes.get_xlabel()}
         for image in axes.get_images():
-            yield here, np.squeeze(image.get_array())
+            yield titles, np.squeeze(image.get_array())
         for line in axes.get_lines():
-            yield from (({*here, line.get_label()}, ends) for ends in line.get_data())
-        yield here, np.array([bar.get_width() for bar in axes.patches if isinstance(bar, Rectangle)])
+            yield from (({*titles, line.get_label()}, values) for values in line.get_data())
+        yield titles, np.array([bar.get_width() for bar in axes.patches if isinstance(bar, Rectangle)])
 
 
-@together("name", DRAWN)
-def test_all_numbers_and_words_that_are_given_are_shown_and_told(name):
+@pytest.mark.parametrize("name", DRAWN)
+def test_picture_shows_all_its_numbers_and_words(name):
     everything = [*given([*DRAWN[name].args, *DRAWN[name].keywords.values()])]
     arrays = [(key, value) for key, value in everything if isinstance(value, np.ndarray)]
     there = [*shown(figure(name))]
@@ -315,9 +343,9 @@ def test_all_numbers_and_words_that_are_given_are_shown_and_told(name):
     assert SAID.get(name, "") in figure(name).get_label()
 
 
-@together("name", DRAWN)
-def test_squares_lie_on_a_scale_that_can_be_compared_and_a_number_in_one_can_be_read(name):
-    """Signed values lie on a diverging scale centred at zero, weights on one from zero; all tables on one."""
+@pytest.mark.parametrize("name", DRAWN)
+def test_squares_have_one_scale_and_legible_numbers(name):
+    """The scale of signed values is centred at zero, the scale of weights starts at zero."""
     count, images = 0, [image for axes in figure(name).axes for image in axes.get_images()]
     largest = max((np.abs(image.get_array()).max() for image in images), default=None)
     assert name in OWN_SCALES or {image.get_clim()[1] for image in images} in (set(), {largest}, {1})
@@ -340,39 +368,54 @@ def test_squares_lie_on_a_scale_that_can_be_compared_and_a_number_in_one_can_be_
     assert count == WRITTEN.get(name, 0)
 
 
-def test_a_table_of_zeros_and_one_of_weights_have_their_scales():
+def test_heat_map_scales_of_zeros_and_weights():
     zeros, weights = plots.heat_map(np.zeros((2, 3))), plots.heat_map(np.eye(2) / 2, signed=False)
     looks = [(i.get_clim(), i.get_cmap().name) for f in (zeros, weights) for i in f.axes[0].get_images()]
     assert looks == [((-1, 1), colours.SIGNED_MAP), ((0, 0.5), colours.WEIGHT_MAP)]
-    assert figure("themes").axes[0].get_xticks().tolist() == [0.5, 2], "in the middle of their texts"
 
 
-def test_what_is_left_out_is_not_said():
+def test_themes_labels_are_centred():
+    assert figure("themes").axes[0].get_xticks().tolist() == [0.5, 2]
+
+
+def test_alternative_text_of_a_line_skips_nan():
     gap = plots.curves(np.arange(3), {"": {"y": np.array([1.0, np.nan, 3.0])}}, x_label="x").get_label()
     assert gap == "y from 1 at 0 to 3 at 2, lowest 1 at 0, highest 3 at 2"
+
+
+def test_alternative_text_of_weights_has_four_rows():
     one = plots.attention_weights(np.eye(6), list("abcdef"), title="one").get_label()
     assert one == "one: 6 tokens look at 6; a at a 1, b at b 1, c at c 1, d at d 1"
+
+
+def test_alternative_text_of_one_theme():
     assert plots.themes(np.eye(2), {"all": 2}, title="t").get_label() == "t: inside all 0 on average"
+
+
+def test_alternative_text_of_matrices_with_different_rows():
     uneven = plots.matrices({"W": X, "b": np.ones((1, 2))}, row_labels=["dog", "man"]).get_label()
     assert uneven == "W: row dog: 1, −2; row man: 0.5, 0. b: row 0: 1, 1"
 
 
-def test_what_grows_lies_on_a_logarithmic_axis():
-    for name in ("growth", "gpu_growth", "gradient_by_depth", "wavelength_curves"):
-        assert {axes.get_yscale() for axes in figure(name).axes} == {"log"}
+@pytest.mark.parametrize("name", ["growth", "gpu_growth", "gradient_by_depth", "wavelength_curves"])
+def test_picture_has_a_logarithmic_y_axis(name):
+    assert {axes.get_yscale() for axes in figure(name).axes} == {"log"}
+
+
+def test_growth_has_a_logarithmic_x_axis():
     assert figure("growth").axes[0].get_xscale() == "log" != figure("curves").axes[0].get_yscale()
 
 
-# --- what is neither square nor a line of numbers --------------------------------------------------
+# --- other shapes ---------------------------------------------------------------------------------
 
 
-def test_a_hand_points_at_its_pair_of_the_table():
+def test_clock_hand_points_to_its_pair():
     for k, axes in enumerate(figure("clock_hands").axes):
         (hand,) = (line for line in axes.get_lines() if line.get_label() == "the hand")
         np.testing.assert_allclose(hand.get_xydata()[1], TABLE[(0, 3, 15)[k // 3], 2 * (k % 3) :][:2])
 
 
-def test_a_residual_of_the_diagram_leads_from_what_enters_a_station_to_its_sum():
+def test_block_diagram_residual_leads_to_its_sum():
     for axes in figure("block_diagram").axes:
         x = {word: [t.get_position()[0] for t in axes.texts if t.get_text() == word] for word in "xh+"}
         for path, before, plus in zip(axes.get_lines(), "xh", x["+"], strict=True):
@@ -380,7 +423,7 @@ def test_a_residual_of_the_diagram_leads_from_what_enters_a_station_to_its_sum()
             assert x[before][0] < start == up < end == plus
 
 
-def test_a_line_that_ends_early_has_a_mark_at_its_last_block_and_no_other_line_has():
+def test_gradient_by_depth_marks_lines_that_end_early():
     with_residuals, without = figure("gradient_by_depth").axes
     assert not with_residuals.collections
     (mark,) = without.collections
@@ -390,21 +433,30 @@ def test_a_line_that_ends_early_has_a_mark_at_its_last_block_and_no_other_line_h
     assert with_residuals.get_lines()[0].get_color() == colours.GRADIENT
 
 
-def test_the_band_around_a_mean_is_the_range_of_the_runs_and_guessing_is_a_line():
+def test_accuracy_band_is_the_range_of_runs():
     axes = figure("accuracy").axes[0]
     band = axes.collections[0].get_paths()[0].vertices
     assert [{y for x, y in band if x == at} for at in (3, 16)] == [{80.0, 100.0}, {20.0, 40.0}]
     assert axes.get_lines()[0].get_ydata() == [50, 50]
 
 
-def test_bars_are_shares_and_spans_on_one_scale():
+def test_confidence_bars_add_up_to_one_hundred():
     smoothed, plain = figure("confidence").axes
     assert [sum(bar.get_height() for bar in axes.patches) for axes in (smoothed, plain)] == [100, 100]
     assert max(bar.get_height() for bar in smoothed.patches) == 75
     assert smoothed.get_ylim() == plain.get_ylim() and smoothed.get_lines()[0].get_xdata() == [0.902, 0.902]
+
+
+def test_confidence_of_one_panel_is_narrower():
     alone = plots.confidence({"sure": np.ones(2)})
     assert not alone.axes[0].get_lines() and alone.get_figwidth() < figure("confidence").get_figwidth()
+
+
+def test_next_token_lists_tokens_from_the_top():
     assert all(axes.yaxis_inverted() for axes in figure("next_token").axes)
+
+
+def test_timeline_bars_are_the_time_spans():
     for axes, lanes in zip(figure("timeline").axes, SPANS.values(), strict=True):
         for row, (bars, spans) in enumerate(zip(axes.collections, lanes.values(), strict=True)):
             boxes = [path.get_extents() for path in bars.get_paths()]
@@ -412,7 +464,7 @@ def test_bars_are_shares_and_spans_on_one_scale():
             assert all(row - 0.5 < box.y0 < row < box.y1 < row + 0.5 for box in boxes)
 
 
-def test_each_tile_shows_whether_it_is_done_here_to_come_or_never_computed():
+def test_score_tiles_show_four_states():
     (axes,) = figure("score_tiles").axes
     looks = {}
     for tile in axes.patches:

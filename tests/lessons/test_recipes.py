@@ -1,7 +1,7 @@
-"""A recipe looks only back, says what the equation says, and comes out of its packet as it went in.
+"""Recipes use only earlier cells, every cell is used, and packing loses nothing.
 
-That recipes give the right numbers is tested where they are evaluated: test_worked_example holds every step
-against the package, test_player_browser the page against Python.
+Other tests check that recipes give the correct numbers: test_worked_example compares every step with the
+package, and test_player_browser compares the page with Python.
 """
 
 import itertools
@@ -9,53 +9,68 @@ import json
 
 import pytest
 
-from npformer.lessons.recipes import packed
-from npformer.lessons.worked_example import GIVEN, VARIANTS, dog_bites_man, varied, worked_example
+from npformer.lessons.recipes import pack_recipes
+from npformer.lessons.worked_example import GIVEN, VARIANTS, apply_variants, dog_bites_man, worked_example
 
 TRACE = worked_example(update="adam")
-FIRST = dict(
-    zip(TRACE.named, itertools.accumulate((s.value.size for s in TRACE.steps), initial=0), strict=False)
-)
 
 
-def parts(recipe):
+def parts_of(recipe):
+    """Yield a recipe and all recipes inside it."""
     yield recipe
     if not isinstance(recipe, int) and recipe[0] != "number":
         for part in recipe[1:]:
-            yield from parts(part)
+            yield from parts_of(part)
 
 
-def cells(recipe):
-    return [part for part in parts(recipe) if isinstance(part, int)]
+def cells_of(step):
+    """Return the cell numbers in all recipes of a step."""
+    return {part for recipe in step.recipes for part in parts_of(recipe) if isinstance(part, int)}
 
 
-def test_a_recipe_looks_only_back_and_every_cell_is_used_but_what_the_next_step_of_training_takes():
-    used = {cell for step in TRACE.steps for recipe in step.recipes for cell in cells(recipe)}
-    for step in TRACE.steps:
-        first = FIRST[step.name]
-        assert len(step.recipes) == (0 if step.equation == GIVEN else step.value.size), step.name
-        assert all(cell < first for recipe in step.recipes for cell in cells(recipe)), step.name
-        kept = step.name in ("loss", "new_loss") or step.name.startswith(("new_m_", "new_v_"))
-        assert kept or not used.isdisjoint(range(first, first + step.value.size)), step.name
+USED_CELLS = set().union(*(cells_of(step) for step in TRACE.steps))
+SIZES = [step.value.size for step in TRACE.steps]
+FIRST_CELLS = list(itertools.accumulate(SIZES, initial=0))[:-1]
+per_step = pytest.mark.parametrize(
+    ("step", "first_cell"), list(zip(TRACE.steps, FIRST_CELLS, strict=True)), ids=list(TRACE.named)
+)
 
 
-def unpacked(packet, count):
-    distances, before = iter(packet["cells"]), {}
+@per_step
+def test_recipes_use_only_earlier_cells(step, first_cell):
+    assert len(step.recipes) == (0 if step.equation == GIVEN else step.value.size)
+    assert all(cell < first_cell for cell in cells_of(step))
 
-    def filled(form, slots):
+
+@per_step
+def test_every_step_is_used_by_a_later_one(step, first_cell):
+    is_result = step.name in ("loss", "new_loss")
+    is_for_next_training_step = step.name.startswith(("new_m_", "new_v_"))
+    if not is_result and not is_for_next_training_step:
+        assert not USED_CELLS.isdisjoint(range(first_cell, first_cell + step.value.size))
+
+
+def unpack(packet, count):
+    """Return the recipes of a packet, in the way of the page."""
+    differences, previous = iter(packet["cells"]), {}
+
+    def fill(form, positions):
         if form == "":
-            slot = next(slots)
-            before[slot] = before.get(slot, 0) + next(distances)
-            return before[slot]
-        return form if form[0] == "number" else [form[0], *(filled(part, slots) for part in form[1:])]
+            position = next(positions)
+            previous[position] = previous.get(position, 0) + next(differences)
+            return previous[position]
+        if form[0] == "number":
+            return form
+        return [form[0], *(fill(part, positions) for part in form[1:])]
 
-    which = packet.get("form", [0] * count)
-    return [filled(packet["forms"][i], itertools.count()) for i in which]
+    form_numbers = packet.get("form", [0] * count)
+    return [fill(packet["forms"][i], itertools.count()) for i in form_numbers]
 
 
-@pytest.mark.parametrize("variants", [[], list(VARIANTS)])
-def test_what_is_packed_comes_out_again(variants):
-    for step in worked_example(varied(dog_bites_man(), variants)).steps:
+@pytest.mark.parametrize("variants", [[], list(VARIANTS)], ids=["paper's block", "all variants"])
+def test_pack_recipes_loses_nothing(variants):
+    for step in worked_example(apply_variants(dog_bites_man(), variants)).steps:
         if step.recipes:
-            packet = json.loads(json.dumps(packed(step.recipes)))
-            assert unpacked(packet, step.value.size) == json.loads(json.dumps(step.recipes)), step.name
+            packet = json.loads(json.dumps(pack_recipes(step.recipes)))
+            recipes = json.loads(json.dumps(step.recipes))
+            assert unpack(packet, step.value.size) == recipes, step.name

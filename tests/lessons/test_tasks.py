@@ -1,8 +1,9 @@
-"""The tasks of lessons 6, 7 and 10: right labels, training and test apart, the same from the same seed."""
+"""The tasks of lessons 6, 7 and 10: labels, separate training and test sets, reproducible seeds."""
 
 import re
 
 import numpy as np
+import pytest
 
 from npformer.lessons import tasks
 from npformer.lessons.tasks import is_small_story, number_in_words, number_task, order_task, small_stories
@@ -19,32 +20,73 @@ LINES, TEST_LINES = number_task(3000, 500, generator())
 STORIES = small_stories(300, generator())
 
 
-def test_the_same_seed_gives_the_same_and_another_seed_something_else():
-    for make, first in (
-        (lambda rng: order_task(LENGTHS, rng)[0][9].ids, TRAIN[9].ids),
-        (lambda rng: number_task(3000, 500, rng)[0].target_ids, LINES.target_ids),
-        (lambda rng: np.array(small_stories(300, rng)), np.array(STORIES)),
-    ):
-        assert (make(generator()) == first).all() and (make(generator(1)) != first).any()
+def draw_twins(rng):
+    return order_task(LENGTHS, rng)[0][9].ids
+
+
+def draw_numbers(rng):
+    return number_task(3000, 500, rng)[0].target_ids
+
+
+def draw_stories(rng):
+    return np.array(small_stories(300, rng))
+
+
+@pytest.mark.parametrize(
+    ("draw", "first"),
+    [(draw_twins, TRAIN[9].ids), (draw_numbers, LINES.target_ids), (draw_stories, np.array(STORIES))],
+    ids=["order_task", "number_task", "small_stories"],
+)
+def test_tasks_depend_only_on_the_seed(draw, first):
+    assert (draw(generator()) == first).all()
+    assert (draw(generator(1)) != first).any()
 
 
 # --- which noun comes first -----------------------------------------------------------------------
 
 KINDS = {"a": tasks.ANIMALS, "p": tasks.PEOPLE, "v": tasks.VERBS, "j": tasks.ADJECTIVES}
-KIND = {word: letter for letter, kind in KINDS.items() for word in kind}
+KIND = {word: letter for letter, words in KINDS.items() for word in words}
 ORDER_WORDS = np.array(list(tasks.ORDER_VOCABULARY))
+ALL_TWINS = [*TRAIN.values(), *TEST.values()]
+per_twins = pytest.mark.parametrize(
+    "twins", ALL_TWINS, ids=[f"{part} {n}" for part in ("train", "test") for n in LENGTHS]
+)
 
 
-def test_a_label_says_whether_a_person_comes_first_and_training_and_test_are_apart():
-    told = {3000: set(), 1000: set()}
-    for n, (ids, labels) in [(len(twins.ids), twins) for part in (TRAIN, TEST) for twins in part.values()]:
-        assert (np.sort(ids[:, 0]) == np.sort(ids[:, 1])).all() and (labels == [0, 1]).all()
-        assert ((ids[:, 0] != ids[:, 1]).sum(axis=-1) == 2).all()
-        for row, label in zip(ORDER_WORDS[ids].reshape(2 * n, -1).tolist(), labels.ravel(), strict=True):
-            assert re.fullmatch("j*pvj*a" if label else "j*avj*p", "".join(KIND[word] for word in row))
-            told[n].add(frozenset(word for word in row if KIND[word] != "j"))
+def sentences_of(twins):
+    """Return the words of each sentence, and the labels."""
+    n = len(twins.ids)
+    return ORDER_WORDS[twins.ids].reshape(2 * n, -1).tolist(), twins.labels.ravel().tolist()
+
+
+def combinations_of(data):
+    """Return the sets of an animal, a person and a verb in the sentences of all lengths."""
+    sentences = [sentence for twins in data.values() for sentence in sentences_of(twins)[0]]
+    return {frozenset(word for word in sentence if KIND[word] != "j") for sentence in sentences}
+
+
+@per_twins
+def test_order_task_twins_differ_in_two_words(twins):
+    ids, labels = twins
+    assert (np.sort(ids[:, 0]) == np.sort(ids[:, 1])).all() and (labels == [0, 1]).all()
+    assert ((ids[:, 0] != ids[:, 1]).sum(axis=-1) == 2).all()
+
+
+@per_twins
+def test_order_task_label_is_one_if_person_is_first(twins):
+    for sentence, label in zip(*sentences_of(twins), strict=True):
+        pattern = "j*pvj*a" if label else "j*avj*p"
+        assert re.fullmatch(pattern, "".join(KIND[word] for word in sentence))
+
+
+def test_order_task_training_and_test_share_no_combination():
+    train, test = combinations_of(TRAIN), combinations_of(TEST)
+    assert (len(train), len(test)) == (3000, 1000)
+    assert not train & test
+
+
+def test_order_task_uses_every_word_and_position():
     assert [TRAIN[n].ids.shape[2] for n in LENGTHS] == [TEST[n].ids.shape[2] for n in LENGTHS] == [*LENGTHS]
-    assert all(len(bags) == n for n, bags in told.items()) and not told[3000] & told[1000]
     words = ORDER_WORDS[TRAIN[9].ids[:, 0]]
     assert set(np.isin(words, tasks.ANIMALS).argmax(axis=1)) == set(range(7))
     assert set(tasks.ADJECTIVES) <= set(words.ravel()) and sorted(tasks.ORDER_VOCABULARY) == sorted(KIND)
@@ -57,7 +99,7 @@ VALUES |= {word: 10 * n for n, word in enumerate(tasks.TENS) if word}
 
 
 def value(words):
-    """What the words say, read from left to right: another way than the one that wrote them."""
+    """Return the number that the words say, reading from left to right: `number_in_words` is recursive."""
     total = below = 0
     for word in words:
         if word == "thousand":
@@ -69,34 +111,67 @@ def value(words):
     return total + below
 
 
-def test_a_number_is_read_out_and_the_words_say_it():
-    assert number_in_words(np.int32(999_042)) == "nine hundred ninety-nine thousand forty-two"
-    assert [number_in_words(n) for n in (20, 100, 7000)] == ["twenty", "one hundred", "seven thousand"]
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (np.int32(999_042), "nine hundred ninety-nine thousand forty-two"),
+        (20, "twenty"),
+        (100, "one hundred"),
+        (7000, "seven thousand"),
+    ],
+)
+def test_number_in_words_is_english(number, words):
+    assert number_in_words(number) == words
+
+
+def test_number_in_words_has_the_value_of_the_number():
     numbers = [*range(2000), *range(999_000, 1_000_000), *generator().integers(1_000_000, size=2000).tolist()]
     assert [value(tokenize(number_in_words(n))) for n in numbers] == numbers
 
 
-def numbers(lines):
-    """The number of each line, which its words say and its digits; padding stands at the end of both."""
-    words, digits = (decode(ids, tasks.NUMBER_VOCABULARY) for ids in lines)
-    found = [value(line) for line in words]
-    assert digits == [["<start>", *str(n), "<stop>"] for n in found]
-    for ids in lines:
-        padded = ids == tasks.NUMBER_VOCABULARY["<pad>"]
-        assert (padded == np.sort(padded, axis=1)).all()
-    return found
+def numbers_of(lines):
+    """Return the number of each line, from its words."""
+    return [value(words) for words in decode(lines.source_ids, tasks.NUMBER_VOCABULARY)]
 
 
-def test_lines_agree_with_themselves_none_comes_twice_and_short_and_long_are_drawn_alike():
-    trained, tested = numbers(LINES), numbers(TEST_LINES)
-    both = trained + tested
-    assert len(trained) == 3000 and len(tested) == 500 and len({*both}) == 3500
-    counts = np.bincount([len(str(n)) for n in trained], minlength=7)
-    assert counts[1] + counts[2] > 70  # of 100 that there are
+NUMBERS, TEST_NUMBERS = numbers_of(LINES), numbers_of(TEST_LINES)
+
+
+@pytest.mark.parametrize(
+    ("lines", "numbers"), [(LINES, NUMBERS), (TEST_LINES, TEST_NUMBERS)], ids=["train", "test"]
+)
+def test_number_task_words_and_digits_are_the_same(lines, numbers):
+    digits = decode(lines.target_ids, tasks.NUMBER_VOCABULARY)
+    assert digits == [["<start>", *str(n), "<stop>"] for n in numbers]
+
+
+@pytest.mark.parametrize("ids", [*LINES, *TEST_LINES])
+def test_number_task_pads_only_at_the_end(ids):
+    is_padding = ids == tasks.NUMBER_VOCABULARY["<pad>"]
+    assert (is_padding == np.sort(is_padding, axis=1)).all()
+
+
+def test_number_task_draws_no_number_twice():
+    assert len(NUMBERS) == 3000 and len(TEST_NUMBERS) == 500
+    assert len({*NUMBERS, *TEST_NUMBERS}) == 3500
+
+
+def test_number_task_draws_all_lengths_equally_often():
+    counts = np.bincount([len(str(n)) for n in NUMBERS], minlength=7)
+    assert counts[1] + counts[2] > 70  # only 100 numbers have one or two digits
     np.testing.assert_allclose(counts[4:] / 3000, 0.24, atol=0.04)
-    assert np.corrcoef(np.arange(3500), both)[0, 1] < 0.1  # not sorted: the test is no harder
-    small, _ = number_task(1, 1, generator())  # as wide as 777,777 needs
-    assert (small.source_ids.shape, small.target_ids.shape) == ((1, 9), (1, 8))
+
+
+def test_number_task_is_not_sorted():
+    assert np.corrcoef(np.arange(3500), NUMBERS + TEST_NUMBERS)[0, 1] < 0.1
+
+
+def test_number_task_is_always_padded_to_the_longest():
+    lines, _ = number_task(1, 1, generator())  # 777,777 needs nine words
+    assert (lines.source_ids.shape, lines.target_ids.shape) == ((1, 9), (1, 8))
+
+
+def test_number_vocabulary_begins_with_special_tokens():
     first, second, third, *words = tasks.NUMBER_VOCABULARY
     assert (first, second, third, len(words)) == ("<pad>", "<start>", "<stop>", 40)
 
@@ -104,10 +179,16 @@ def test_lines_agree_with_themselves_none_comes_twice_and_short_and_long_are_dra
 # --- stories ---------------------------------------------------------------------------------------
 
 
-def test_the_grammar_tells_many_stories_of_every_plot_and_knows_them_again():
+def test_small_stories_are_different_and_recognized():
     assert len(set(STORIES)) == 300 and all(map(is_small_story, STORIES))
-    for words in ("was not there", "wanted to keep it", "it was cold"):
-        assert 60 < sum(words in story for story in STORIES) < 140
+
+
+@pytest.mark.parametrize("words", ["was not there", "wanted to keep it", "it was cold"])
+def test_small_stories_use_every_plot(words):
+    assert 60 < sum(words in story for story in STORIES) < 140
+
+
+def test_small_stories_use_every_word():
     assert all(any(word in story for story in STORIES) for kind in tasks.WORDS.values() for word in kind)
 
 
@@ -121,13 +202,19 @@ COLD = (
     "eat. His friend Ida the dog had soup, but no bell. So they sat in the hay, ate the soup, played with "
     "the bell and were happy."
 )
-SLIPS = """there was the cup -> there was the cap; Then Tom -> Then Leo; day she -> day he;
+MISTAKES = """there was the cup -> there was the cap; Then Tom -> Then Leo; day she -> day he;
 lost her -> lost his; and on the roof -> and in the hay; the owl -> the cat; cup! -> cup!!;
 His friend -> Her friend; ate the soup -> ate the bread; Ida -> Leo; kind fox -> kind hawk"""
 
 
-def test_a_story_with_a_slip_is_not_the_grammars():
-    assert is_small_story(LOST) and is_small_story(COLD)
-    for right, wrong in (slip.strip().split(" -> ") for slip in SLIPS.split(";")):
-        story = LOST if right in LOST else COLD
-        assert right in story and not is_small_story(story.replace(right, wrong)), right
+@pytest.mark.parametrize("story", [LOST, COLD], ids=["lost", "cold"])
+def test_is_small_story_accepts_stories_of_the_grammar(story):
+    assert is_small_story(story)
+
+
+@pytest.mark.parametrize("mistake", [mistake.strip() for mistake in MISTAKES.split(";")])
+def test_is_small_story_rejects_inconsistent_stories(mistake):
+    right, wrong = mistake.split(" -> ")
+    story = LOST if right in LOST else COLD
+    assert right in story
+    assert not is_small_story(story.replace(right, wrong))

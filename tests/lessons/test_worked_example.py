@@ -1,7 +1,7 @@
-"""The worked example, against the package and against pencils.
+"""The worked example is compared with the package and with a calculation by hand.
 
-The pencil of these tests is the decimal module: exact decimal arithmetic and its ROUND_HALF_UP, which share
-nothing with the trace's own rounding. It works out every recipe of every step.
+The calculation by hand uses the decimal module: exact decimal arithmetic and ROUND_HALF_UP, which share
+nothing with the rounding of the trace. It evaluates every recipe of every step.
 """
 
 from decimal import ROUND_HALF_UP, Decimal, localcontext
@@ -18,21 +18,23 @@ from npformer.embedding import embedding_backward, embedding_forward
 from npformer.encoder import encoder_block_backward, encoder_block_forward
 from npformer.lessons import worked_example
 from npformer.lessons.steps import GIVEN
-from npformer.lessons.worked_example import VARIANTS, dog_bites_man, drift, round_half_away, varied
+from npformer.lessons.worked_example import VARIANTS, apply_variants, dog_bites_man, drift, round_half_away
 from npformer.modern.rms_norm import RMSNormParams, rms_norm_backward, rms_norm_forward
 from npformer.optim import adam_init, adam_update, sgd_update
 from npformer.positional import positional_encoding
 from npformer.tree import leaves
 
-TRACE, PENCIL = worked_example(), worked_example(decimals=3)
-VALUE, WRITTEN = ({step.name: step.value for step in trace.steps} for trace in (TRACE, PENCIL))
+TRACE = worked_example()
+ROUNDED = worked_example(decimals=3)
+VALUES = {step.name: step.value for step in TRACE.steps}
+ROUNDED_VALUES = {step.name: step.value for step in ROUNDED.steps}
 
 
-# --- what there is --------------------------------------------------------------------------------
+# --- the steps --------------------------------------------------------------------------------
 
 NORM = "mean centred variance std x_hat"
 NORM_BACK = "gamma beta x_hat along_1 along_x"
-ORDER = [  # a place, and its steps
+ORDER = [  # a prefix, and the steps with this prefix
     ("", "embedding angles table x"),
     ("attention.", "Q K V scores max shifted exp weights heads"),
     *[("", "a s"), ("norm_1.", NORM), ("", "h"), ("ffn.", "z hidden"), ("", "f t"), ("norm_2.", NORM)],
@@ -42,22 +44,28 @@ ORDER = [  # a place, and its steps
 ]
 
 
-def test_every_step_is_there_in_order():
-    once = [place + name for place, names in ORDER for name in names.split()]
-    updated = [f"new_{name}" for name in TRACE.named if f"d_{name}" in TRACE.named and name not in once]
-    again = [f"new_{name}" for name in once[: once.index("d_y")] if name not in ("angles", "table")]
-    assert [step.name for step in TRACE.steps if step.equation != GIVEN] == once + updated + again
+def test_worked_example_has_every_step_in_order():
+    first_pass = [prefix + name for prefix, names in ORDER for name in names.split()]
+    parameters = [name for name in TRACE.named if f"d_{name}" in TRACE.named and name not in first_pass]
+    updated = [f"new_{name}" for name in parameters]
+    forward = [name for name in first_pass[: first_pass.index("d_y")] if name not in ("angles", "table")]
+    second_pass = [f"new_{name}" for name in forward]
+    calculated = [step.name for step in TRACE.steps if step.equation != GIVEN]
+    assert calculated == first_pass + updated + second_pass
     assert len(TRACE.named) == len(TRACE.steps) and len(updated) == 13
 
 
-def test_the_example_is_for_a_pencil_and_not_degenerate():
-    z, weights = VALUE["ffn.z"], VALUE["attention.weights"]
+def test_dog_bites_man_has_numbers_for_a_pencil():
+    z, weights = VALUES["ffn.z"], VALUES["attention.weights"]
     assert all(0.1 < abs(step.value).max() < 10 for step in TRACE.steps if step.name != "eta")
-    assert [bool(off) for off in (z <= 0).all(axis=0)] == [unit == 2 for unit in range(6)]
-    np.testing.assert_array_equal(WRITTEN["ffn.z"] > 0, z > 0, "rounding switches a unit")
+    assert np.flatnonzero((z <= 0).all(axis=0)).tolist() == [2], "unit 2 is the only unit that is always 0"
+    np.testing.assert_array_equal(ROUNDED_VALUES["ffn.z"] > 0, z > 0, "rounding switches a unit")
     assert [TRACE.example.tokens[i] for i in weights[0].argmax(axis=-1)] == ["bites", "man", "bites"]
-    assert not VALUE["d_E"][0].any() and VALUE["d_E"][1:].all()
-    other = varied(TRACE.example, ["two-sentences", "one-head"])
+    assert not VALUES["d_E"][0].any() and VALUES["d_E"][1:].all()
+
+
+def test_apply_variants_changes_sentences_and_heads():
+    other = apply_variants(TRACE.example, ["two-sentences", "one-head"])
     assert (other.sentences, other.config.n_heads) == (2, 1)
 
 
@@ -65,52 +73,77 @@ def test_the_example_is_for_a_pencil_and_not_degenerate():
 
 
 def loss_and_gradients(example):
-    """A batch has its sentences on an axis of their own here: the trace has them under each other."""
+    """Return the loss, the gradients and inner values of the package.
+
+    Here the sentences of a batch have their own axis. In the trace, they follow each other.
+    """
     B, config, n = example.sentences, example.config, len(example.ids) // example.sentences
     ids, target = example.ids.reshape(B, n), example.target.reshape(B, n, -1)
-    embedded, seen = embedding_forward(ids, example.embedding)
+    embedded, embedding_cache = embedding_forward(ids, example.embedding)
     x = embedded + positional_encoding(n, config.d_model)
     mask = causal_mask(n) if example.causal else None
     y, cache = encoder_block_forward(x, example.block, config, mask=mask)
     dx, grads = encoder_block_backward(y - target, cache)
-    inside = {"attention.weights": cache.attention.weights, "ffn.hidden": cache.ffn.hidden}
-    inside |= {"x": x, "y": y, "d_y": y - target, "d_x": dx}
-    return float(((y - target) ** 2).sum() / 2), (embedding_backward(dx, seen), grads), inside
+    loss = float(((y - target) ** 2).sum() / 2)
+    gradients = (embedding_backward(dx, embedding_cache), grads)
+    inner_values = {
+        "attention.weights": cache.attention.weights,
+        "ffn.hidden": cache.ffn.hidden,
+        "x": x,
+        "y": y,
+        "d_y": y - target,
+        "d_x": dx,
+    }
+    return loss, gradients, inner_values
 
 
-BLOCKS = [[], *([name] for name in VARIANTS), ["pre-norm", "causal", "gelu", "two-sentences", "one-head"],
-          ["rms-norm", "causal", "two-sentences"], ["pre-norm", "rms-norm"], ["dog bites dog"]]  # fmt: skip
+REPEATED_WORD = dog_bites_man()._replace(tokens=("dog", "bites", "dog"), ids=np.array([2, 1, 2]))
+SETS_OF_VARIANTS = [
+    [],
+    *([name] for name in VARIANTS),
+    ["pre-norm", "causal", "gelu", "two-sentences", "one-head"],
+    ["rms-norm", "causal", "two-sentences"],
+    ["pre-norm", "rms-norm"],
+]
+EXAMPLES = {"+".join(names): apply_variants(dog_bites_man(), names) for names in SETS_OF_VARIANTS}
+EXAMPLES["dog bites dog"] = REPEATED_WORD
 
 
 @pytest.mark.parametrize("update", ["sgd", "adam"])
-@pytest.mark.parametrize("variants", BLOCKS, ids="+".join)
-def test_every_block_and_its_step_of_training_are_the_package_s_own(variants, update, monkeypatch):
-    example = varied(dog_bites_man(), [] if variants == BLOCKS[-1] else variants)
-    if variants == BLOCKS[-1]:  # a word that comes twice
-        example = example._replace(tokens=("dog", "bites", "dog"), ids=np.array([2, 1, 2]))
-    if isinstance(example.block.norm_1, RMSNormParams):  # which the package has for causal models only
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+def test_worked_example_equals_the_package(example, update, monkeypatch):
+    if isinstance(example.block.norm_1, RMSNormParams):
+        # The package has no encoder block with RMSNorm, so its layer norm is replaced.
         monkeypatch.setattr(encoder, "layer_norm_forward", rms_norm_forward)
         monkeypatch.setattr(encoder, "layer_norm_backward", rms_norm_backward)
     assert example.tokens == tuple(example.vocabulary[i] for i in example.ids)
-    value = {s.name: s.value for s in worked_example(example, update=update, learning_rate=0.02).steps}
+    values = {s.name: s.value for s in worked_example(example, update=update, learning_rate=0.02).steps}
     params = (example.embedding, example.block)
-    loss, grads, inside = loss_and_gradients(example)
+    loss, grads, expected = loss_and_gradients(example)
     if update == "sgd":
         updated = sgd_update(params, grads, learning_rate=0.02)
     else:
         updated, state = adam_update(params, grads, adam_init(params), learning_rate=0.02)
-        inside |= {f"new_m_{path.split('.', 1)[1]}": m for path, m in leaves(state.m)}
-        inside |= {f"new_v_{path.split('.', 1)[1]}": v for path, v in leaves(state.v)}
-    new_loss, _, again = loss_and_gradients(example._replace(embedding=updated[0], block=updated[1]))
-    inside |= {f"new_{name}": again[name] for name in ("attention.weights", "ffn.hidden", "x", "y")}
-    inside |= {f"d_{path.split('.', 1)[1]}": gradient for path, gradient in leaves(grads)}
-    inside |= {f"new_{path.split('.', 1)[1]}": param for path, param in leaves(updated)}
-    for name, right in {"loss": loss, "new_loss": new_loss, **inside}.items():
-        far = {"rtol": 0, "atol": 1e-10 if "new" in name else 1e-12, "err_msg": name}
-        np.testing.assert_allclose(value[name], np.reshape(right, value[name].shape), **far)
+        expected |= with_step_names("new_m_", state.m)
+        expected |= with_step_names("new_v_", state.v)
+    new_example = example._replace(embedding=updated[0], block=updated[1])
+    new_loss, _, new_values = loss_and_gradients(new_example)
+    expected |= {f"new_{name}": new_values[name] for name in ("attention.weights", "ffn.hidden", "x", "y")}
+    expected |= with_step_names("d_", grads)
+    expected |= with_step_names("new_", updated)
+    expected |= {"loss": loss, "new_loss": new_loss}
+    for name, array in expected.items():
+        tolerance = 1e-10 if "new" in name else 1e-12
+        array = np.reshape(array, values[name].shape)
+        np.testing.assert_allclose(values[name], array, rtol=0, atol=tolerance, err_msg=name)
 
 
-# --- the pencil -----------------------------------------------------------------------------------
+def with_step_names(prefix, tree):
+    """Return the arrays of a pair (embedding, block) by the names of their steps: "d_ffn.W_1"."""
+    return {prefix + path.split(".", 1)[1]: array for path, array in leaves(tree)}
+
+
+# --- the calculation by hand  ----------------------------------------------------------------------
 
 THOUSANDTH = Decimal("0.001")
 BY_HAND = {
@@ -129,58 +162,59 @@ BY_HAND = {
 }
 
 
-def by_pencil(recipe, cells):
+def evaluate_by_hand(recipe, cells):
     if isinstance(recipe, int):
         return cells[recipe]
     if recipe[0] == "number":
         return Decimal(recipe[1])
-    return BY_HAND[recipe[0]](*(by_pencil(part, cells) for part in recipe[1:]))
+    return BY_HAND[recipe[0]](*(evaluate_by_hand(part, cells) for part in recipe[1:]))
 
 
-def test_every_number_is_what_a_pencil_makes_of_the_numbers_on_the_paper():
-    """With 17 digits, as a calculator shows them; a half goes away from zero."""
+def test_rounded_steps_equal_a_calculation_by_hand():
+    """Calculate each number with 17 digits from the rounded numbers before it. A half goes away from zero."""
     cells = []
     with localcontext(prec=17):
-        for step in PENCIL.steps:
-            stands = [Decimal(str(number)) for number in step.value.ravel().tolist()]
-            for recipe, number in zip(step.recipes, stands, strict=step.equation != GIVEN):
-                rounded = by_pencil(recipe, cells).quantize(Decimal("1e-10"))  # √2 · √2 is no tie
-                assert rounded.quantize(THOUSANDTH, ROUND_HALF_UP) == number, step.name
+        for step in ROUNDED.steps:
+            numbers = [Decimal(str(number)) for number in step.value.ravel().tolist()]
+            for recipe, number in zip(step.recipes, numbers, strict=step.equation != GIVEN):
+                exact = evaluate_by_hand(recipe, cells)
+                exact = exact.quantize(Decimal("1e-10"))  # otherwise √2 · √2 would look like a tie
+                assert exact.quantize(THOUSANDTH, ROUND_HALF_UP) == number, step.name
             assert not np.signbit(step.value[step.value == 0]).any(), f"{step.name} has a -0"
-            cells += stands
+            cells += numbers
 
 
 @given(st.integers(-20_000, 20_000), st.integers(1, 4), st.sampled_from([1, 2, 5, 10]))
-def test_rounding_is_that_of_paper_at_every_tie(halves, places, divisor):
-    """Halves of the last kept digit, as halves and as binary has them after a division."""
+def test_round_half_away_rounds_ties_like_people(halves, places, divisor):
+    """The ties are exact numbers, and results of a division that are not exact in binary."""
     number = Decimal(halves) / (2 * 10**places)
     expected = float(number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP))
     assert round_half_away(np.array([float(number * divisor) / divisor]), places)[0] == expected
 
 
-def test_what_is_given_is_never_rounded():
+def test_worked_example_never_rounds_given_numbers():
     rounded = worked_example(replaced(dog_bites_man(), "block.ffn.W_1", lambda W: W / 4), decimals=1)
-    np.testing.assert_array_equal(rounded.named["ffn.W_1"].value, VALUE["ffn.W_1"] / 4)
+    np.testing.assert_array_equal(rounded.named["ffn.W_1"].value, VALUES["ffn.W_1"] / 4)
     assert "0.125" in str(rounded.named["ffn.W_1"]) and rounded.named["y"].decimals == 1
 
 
-def test_drift_is_the_distance_from_the_exact_trace():
-    assert drift(PENCIL) == {name: np.max(abs(WRITTEN[name] - VALUE[name])) for name in VALUE}
-    causal = worked_example(varied(dog_bites_man(), ["causal"]))
+def test_drift_is_the_difference_from_the_exact_trace():
+    assert drift(ROUNDED) == {name: np.max(abs(ROUNDED_VALUES[name] - VALUES[name])) for name in VALUES}
+    causal = worked_example(apply_variants(dog_bites_man(), ["causal"]))
     assert set(drift(TRACE).values()) == set(drift(causal).values()) == {0.0}
 
 
 # --- as text --------------------------------------------------------------------------------------
 
 
-def test_every_step_is_printed_below_the_title_of_its_section():
-    text, titles = str(PENCIL), {step.section for step in PENCIL.steps}
-    assert all(f"{step.name}  {step.shape}" in text and step.equation in text for step in PENCIL.steps)
+def test_trace_prints_every_step_and_every_section():
+    text, titles = str(ROUNDED), {step.section for step in ROUNDED.steps}
+    assert all(f"{step.name}  {step.shape}" in text and step.equation in text for step in ROUNDED.steps)
     assert "\nevery step rounded to 3 decimals" in text and "\ncalculated to 16 digits" in str(TRACE)
     assert len(titles) == 18 and all(text.count(f"── {title} ─") == 1 for title in titles)
 
 
-def test_a_step_prints_as_a_table():
+def test_step_prints_as_a_table():
     assert str(TRACE.named["attention.weights"]).splitlines() == [
         "attention.weights  (2, 3, 3)",
         "weights = softmax(scores) = exp / row sum of exp  [eq. 1]",
@@ -191,6 +225,6 @@ def test_a_step_prints_as_a_table():
         "man   0.275 0.601 0.125   0.319 0.087 0.594",
     ]
     assert str(TRACE.named["norm_1.gamma"]).splitlines() == ["norm_1.gamma  (4,)", "given", "  1   2 0.5   1"]
-    assert str(PENCIL.named["loss"]).splitlines()[2] == f"{WRITTEN['loss']:.3f}"
-    nothing = TRACE.named["loss"]._replace(value=np.array(-0.0004))
-    assert str(nothing).splitlines()[-1] == "0.000"
+    assert str(ROUNDED.named["loss"]).splitlines()[2] == f"{ROUNDED_VALUES['loss']:.3f}"
+    almost_zero = TRACE.named["loss"]._replace(value=np.array(-0.0004))
+    assert str(almost_zero).splitlines()[-1] == "0.000"

@@ -1,14 +1,13 @@
-"""A port held against the worked example: the right station for each mistake, and none for a right port."""
+"""`compare` finds the station of each mistake in a port of the block, and no station in a correct port."""
 
 import html
 import re
 
 import numpy as np
 import pytest
-from together import together
 
 from npformer import encoder_block_backward, encoder_block_forward
-from npformer.lessons.worked_example import dog_bites_man, varied, worked_example
+from npformer.lessons.worked_example import apply_variants, dog_bites_man, worked_example
 from npformer.player.compare import compare
 
 PORT = """def layer_norm(v, gamma, beta, eps):
@@ -59,7 +58,7 @@ def port(x, params, config, mask=None):
 PRE = "Q = u @ A.W_Q; K = u @ A.W_K; V = u @ A.W_V; h = s; y = t"
 PRE += "; z = layer_norm(s, *params.norm_2, config.eps) @ F.W_1 + F.b_1"
 
-# What stands in the place of the lines that give the same names, and the station that this spoils.
+# Each row has the station that is wrong, and the lines that replace the lines of PORT with the same names.
 EDITS = """
 attention.Q        Q = x @ A.W_Q.T
 attention.K        K = x @ A.W_K.T
@@ -120,90 +119,141 @@ VALUES = f"dict({', '.join(f'{v}={v}' for v in 'Q K V scores weights heads a s h
 def port(edits="", text=PORT):
     for edit in filter(None, edits.split("; ")):
         name = re.escape(edit.partition(" = ")[0])
-        text, found = re.subn(rf"^( +){name} = .*$", lambda m, edit=edit: m[1] + edit, text, flags=re.M)
-        assert found == 1
+        text, n_replaced = re.subn(rf"^( +){name} = .*$", lambda m, edit=edit: m[1] + edit, text, flags=re.M)
+        assert n_replaced == 1
     names = {"np": np}
     exec(text, names)
     return names["port"]
 
 
-NAMED = PORT.replace("return y  # out", f"return y, {VALUES}")  # hands out what it has calculated on the way
+NAMED = PORT.replace("return y  # out", f"return y, {VALUES}")  # also returns what it calculated inside
 
 
+per_mistake = pytest.mark.parametrize(("station", "edit"), MISTAKES, ids=[edit for _, edit in MISTAKES])
+
+
+@per_mistake
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@together(("station", "edit"), MISTAKES)
-def test_the_station_of_each_mistake_is_found_by_the_output_alone_and_by_name(station, edit):
-    found = compare(port(edit))
-    assert not found and found.station == station
-    assert station in str(found) and "no cell was compared" in found.reveal()
-    if not station.startswith(("norm", "h", "y")) and not re.match(r"masked|e = ", edit):
-        found = compare(port(edit, NAMED))
-        also = ("attention.scores", "a") if "heads" in station else ()
-        assert not found and found.station in (station, *also)
-        assert found.place == () or f"expected {found.expected:.6g}" in found.reveal()
+def test_compare_finds_mistakes_by_the_output_alone(station, edit):
+    comparison = compare(port(edit))
+    assert not comparison and comparison.station == station
+    assert station in str(comparison) and "no cell was compared" in comparison.reveal()
 
 
-@together("text", [PORT, NAMED, PORT.replace(", mask=None", "").replace("mask is not None", "False")])
-def test_a_right_port_agrees_also_in_float32(text):
-    found = compare(port("", text))
-    assert found and "agrees" in str(found) and len(found.agreed) > 12
+def is_visible_by_name(station, edit):
+    """Return whether the values of NAMED show a mistake: none of them is inside a norm or the softmax."""
+    return not station.startswith(("norm", "h", "y")) and not re.match(r"masked|e = ", edit)
+
+
+@pytest.mark.parametrize(
+    ("station", "edit"),
+    [mistake for mistake in MISTAKES if is_visible_by_name(*mistake)],
+    ids=[edit for station, edit in MISTAKES if is_visible_by_name(station, edit)],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_compare_finds_mistakes_by_name(station, edit):
+    comparison = compare(port(edit, NAMED))
+    also_allowed = ("attention.scores", "a") if "heads" in station else ()
+    assert not comparison and comparison.station in (station, *also_allowed)
+    assert comparison.place == () or f"expected {comparison.expected:.6g}" in comparison.reveal()
+
+
+WITHOUT_MASK = PORT.replace(", mask=None", "").replace("mask is not None", "False")
+
+
+@pytest.mark.parametrize("text", [PORT, NAMED, WITHOUT_MASK], ids=["output", "values", "without mask"])
+def test_compare_agrees_with_a_correct_port(text):
+    comparison = compare(port("", text))
+    assert comparison and "agrees" in str(comparison) and len(comparison.agreed) > 12
+
+
+def test_compare_agrees_with_a_float32_port():
     assert compare(lambda x, params, config: port()(x, params, config).astype(np.float32))
 
 
-@pytest.mark.parametrize("variants", [[], ["causal"], ["pre-norm"], ["gelu", "one-head"], ["two-sentences"]])
-def test_another_block_is_held_against_its_own_numbers(variants):
-    trace = worked_example(varied(dog_bites_man(), variants))
+@pytest.mark.parametrize(
+    "variants",
+    [[], ["causal"], ["pre-norm"], ["gelu", "one-head"], ["two-sentences"]],
+    ids=["paper's block", "causal", "pre-norm", "gelu+one-head", "two-sentences"],
+)
+def test_compare_uses_the_block_of_the_trace(variants):
+    trace = worked_example(apply_variants(dog_bites_man(), variants))
     unmasked = compare(lambda x, params, config: encoder_block_forward(x, params, config)[0], trace)
     assert compare(encoder_block_forward, trace)
     backward = compare((encoder_block_forward, encoder_block_backward), trace)
     assert backward and {"d_x", "d_attention.W_Q"} <= {*backward.agreed}
-    assert bool(unmasked) == (variants != ["causal"]), "without a mask, what comes later is seen"
+    assert bool(unmasked) == (variants != ["causal"]), "without a mask, later tokens are visible"
 
 
-def test_pre_norm_a_wrong_backward_and_fixed_sizes_are_told():
+def test_compare_detects_a_pre_norm_block():
     text = PORT.replace("    Q = x", "    u = layer_norm(x, *params.norm_1, config.eps)\n    Q = x")
     assert compare(port(PRE, text)).station == "h"
 
+
+def test_compare_detects_a_wrong_backward_pass():
     def backward(dy, cache):
         dx, grads = encoder_block_backward(dy, cache)
         return dx, grads._replace(ffn=grads.ffn._replace(b_1=2 * grads.ffn.b_1))
 
-    found = compare((encoder_block_forward, backward))
-    assert found.station == "d_ffn.b_1" and found.place == (0,)
+    comparison = compare((encoder_block_forward, backward))
+    assert comparison.station == "d_ffn.b_1" and comparison.place == (0,)
+
+
+def test_compare_reports_wrong_output_shapes():
     fixed = compare(lambda x, params, config: encoder_block_forward(x.reshape(3, 4), params, config)[0])
     assert "ValueError with 5 tokens of 6 numbers" in fixed.note
     assert "shape" in compare(lambda x, params, config: x[:-1]).note
 
 
-def test_layers_of_a_model_and_pasted_numbers_are_compared_by_name():
+def test_compare_accepts_layers_of_a_model():
     layers = {f"block_{i}": np.full((2, 3), float(i)) for i in range(4)}
     assert compare(layers, layers)
-    found = compare(layers | {"block_2": layers["block_2"][None] + 0.1}, layers)
-    assert (found.station, found.place, found.agreed) == ("block_2", (0, 0), ("block_0", "block_1"))
+    comparison = compare(layers | {"block_2": layers["block_2"][None] + 0.1}, layers)
+    assert (comparison.station, comparison.place, comparison.agreed) == (
+        "block_2",
+        (0, 0),
+        ("block_0", "block_1"),
+    )
     assert compare({"block_1": np.ones((3, 2))}, layers).note == "its shape is (3, 2), expected (2, 3)"
     assert compare({"block_2": np.full((2, 3), 2.01)}, layers, tolerance=0.01)
+
+
+def test_compare_accepts_values_by_name():
     z = worked_example().named["ffn.z"].value
     assert compare({"z": z}) and compare({"z": z.astype(np.float32)})
 
 
-def test_a_scalar_a_hidden_score_and_a_small_difference_are_cells_too():
-    causal = worked_example(varied(dog_bites_man(), ["causal"]))
+def test_compare_accepts_any_very_negative_masked_score():
+    causal = worked_example(apply_variants(dog_bites_man(), ["causal"]))
     scores = causal.named["attention.masked"].value
     assert compare({"masked": np.where(np.isneginf(scores), -1e9, scores)}, causal)
     assert compare({"masked": np.where(np.isneginf(scores), 0, scores)}, causal).place == (0, 0, 1)
     assert "received nan" in compare({"masked": scores * np.nan}, causal).reveal()
+
+
+def test_reveal_shows_enough_digits_of_a_scalar():
     loss = worked_example().named["loss"].value
     assert compare({"loss": loss + 0.5}).reveal().startswith(f"loss[]: expected {float(loss):.6g}, received ")
     assert len(set(compare({"loss": loss * (1 + 3e-6)}).reveal().split()[2::2])) == 2
 
 
-def test_in_a_notebook_the_player_opens_at_the_station():
-    found = compare({"z": worked_example().named["ffn.z"].value + np.eye(3, 6)})
-    shown = found._repr_html_()
+def test_comparison_in_a_notebook_opens_the_player():
+    comparison = compare({"z": worked_example().named["ffn.z"].value + np.eye(3, 6)})
+    shown = comparison._repr_html_()
     assert shown.startswith("<pre>differs at ffn.z, first at [0, 0]")
-    assert found.play().page in html.unescape(shown)
-    assert '"at":"ffn.z,0"' in found.play().page
-    by_inputs = compare(port("scale = 1"))
-    assert '"at":"attention.scores"' in by_inputs.play().page and '"marks":[]' in by_inputs.play().page
-    for nothing in (compare({"z": worked_example().named["ffn.z"].value}), compare({"a": 1}, {"a": 2})):
-        assert "<iframe" not in nothing._repr_html_()
+    assert comparison.play().page in html.unescape(shown)
+    assert '"at":"ffn.z,0"' in comparison.play().page
+
+
+def test_comparison_by_probes_opens_the_player_without_marks():
+    page = compare(port("scale = 1")).play().page
+    assert '"at":"attention.scores"' in page and '"marks":[]' in page
+
+
+@pytest.mark.parametrize(
+    "comparison",
+    [compare({"z": worked_example().named["ffn.z"].value}), compare({"a": 1}, {"a": 2})],
+    ids=["all agree", "no trace"],
+)
+def test_comparison_without_a_player_shows_text(comparison):
+    assert "<iframe" not in comparison._repr_html_()

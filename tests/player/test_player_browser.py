@@ -1,7 +1,7 @@
-"""The player in a real browser: Chromium, driven by playwright, when asked for: pytest -m browser.
+"""The player in a real browser: Chromium, controlled by playwright. These tests run with pytest -m browser.
 
-One walk looks at every step; what hands do with keys and fields is a table of what is done and what is seen.
-Numbers are held against Python's: those of worked_example, and of the package's own training.
+One test visits every step. A table lists actions with keys, buttons and fields, and what the page shows then.
+Numbers are compared with Python: with worked_example, and with training by the package.
 """
 
 from importlib import resources
@@ -10,12 +10,11 @@ import axe
 import numpy as np
 import pytest
 from test_worked_example import loss_and_gradients
-from together import failures
 from valid_calls import replaced
 
 from npformer.lessons.named_example import example_from_name
-from npformer.lessons.recipes import by_form
-from npformer.lessons.worked_example import GIVEN, dog_bites_man, varied, worked_example
+from npformer.lessons.recipes import group_by_form
+from npformer.lessons.worked_example import GIVEN, apply_variants, dog_bites_man, worked_example
 from npformer.optim import adam_init, adam_update, sgd_update
 from npformer.player.player_page import Mark, play
 from npformer.tree import leaves
@@ -33,7 +32,7 @@ PLACES = [
 
 @pytest.fixture
 def opened(chromium, tmp_path):
-    """Open a player in a page of its own; at the end there was no error, and nothing was asked of anybody."""
+    """Return a function that opens a player in a new page; no page may have an error or use the network."""
     pages, troubles = [], []
 
     def open_page(player=None, place="", width=1280, height=720, **options):
@@ -62,7 +61,7 @@ def press(page, *keys):
 
 
 def same_numbers(page, trace, tolerance=1e-9):
-    """Python's numbers and the page's: its exp and sin may differ in the last bit."""
+    """Compare the numbers of the page and of Python, whose exp and sin may differ in the last bit."""
     found = np.array(page.evaluate("player.numbers().map(String)"), dtype=float)
     expected = np.concatenate([step.value.ravel() for step in trace.steps])
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
@@ -90,12 +89,14 @@ LAYOUT = """() => {
 
 
 @pytest.mark.parametrize(("width", "height", "pixels"), [(1280, 720, 24), (1920, 1080, 36)])
-def test_each_step_shows_its_numbers_large_and_all_of_it_is_on_the_screen(width, height, pixels, opened):
-    """28 pixels, or a seventh less where that makes room for the live strip, which most steps have."""
+def test_each_step_shows_its_numbers_on_one_screen(width, height, pixels, opened):
+    """The font size is 28 pixels, or a seventh less if the live strip needs the space."""
     page = opened(width=width, height=height)
     same_numbers(page, TRACE, tolerance=1e-12)
     press(page, "Home")
-    assert page.evaluate(WALK, len(PLACES)) == [*PLACES[1:], PLACES[-1]], "each cell once; the end is the end"
+    assert page.evaluate(WALK, len(PLACES)) == [*PLACES[1:], PLACES[-1]], (
+        "each cell is visited once, and the walk stops at the end"
+    )
     small, bare = {}, []
     for step in TRACE.steps:
         page.evaluate("name => player.open(name)", step.name)
@@ -104,7 +105,7 @@ def test_each_step_shows_its_numbers_large_and_all_of_it_is_on_the_screen(width,
         form = "{:g}" if step.equation == GIVEN else "{:z.3f}"
         assert shown == [form.format(v).replace("-", "−") for v in step.value.ravel()], step.name
         assert inside, step.name
-        assert not step.recipes or bool(entering) == bool(by_form(step.recipes[-1:])[0].enter.size)
+        assert not step.recipes or bool(entering) == bool(group_by_form(step.recipes[-1:])[0].inputs.size)
         small |= {step.name: size / pixels} if size < pixels else {}
         bare += [] if live else [step.name]
     assert list(small) == ["d_x"] and small["d_x"] >= 0.75, "seven tables of four columns, and the result"
@@ -112,24 +113,24 @@ def test_each_step_shows_its_numbers_large_and_all_of_it_is_on_the_screen(width,
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(scheme, opened):
+def test_page_has_no_accessibility_problems(scheme, opened):
     page = opened(place="ffn.z,8", color_scheme=scheme)
     shown = [("ffn.z,8", ""), ("ffn.z,9", "h"), ("d_h,3", "h"), ("E", ""), ("new_y,2", "t"), ("y", "z")]
     for name, keys in [*shown, ("ffn.z", "y")]:
         page.evaluate("name => player.open(name)", name)
         press(page, *keys)
-        page.wait_for_timeout(300)  # colours change slowly
+        page.wait_for_timeout(300)  # until the transitions of colours have ended
         assert axe.objections(page, axe.ALL) == [], name
 
 
-def test_the_types_in_the_code_are_right():
-    start = resources.files("npformer.lessons").joinpath("page", "start.js")
+def test_scripts_have_no_type_errors():
+    start = resources.files("npformer.player").joinpath("page", "start.js")
     assert axe.type_errors(str(start)) == []
 
 
-# --- what hands do --------------------------------------------------------------------------------
+# --- keys, buttons and fields ---------------------------------------------------------------------
 
-# Where it begins | what is done, in one way or another: keys, clicks on a button or an element | what is seen
+# The place where the page opens | the actions; " or " separates alternatives | what the page shows afterwards
 HANDS = """
 attention.scores,4 |  | .speaker ~ scores head 1, bites, bites:
 attention.scores,4 |  | .speaker ~ divided by the root of 2 equals 0.703
@@ -212,10 +213,12 @@ DO = {
 }
 
 
-def rows():
-    Q, z = (TRACE.named[name].value.copy() for name in ("attention.Q", "ffn.z"))
+def action_cases():
+    """Return the rows of HANDS as (place, actions, expected), with one row for each alternative."""
+    Q = TRACE.named["attention.Q"].value.copy()
+    z = TRACE.named["ffn.z"].value.copy()
     z.flat[8] = 0.75
-    said = {  # as NumPy prints them, as a list with three decimals
+    texts = {  # the placeholders of HANDS; "pasted" is the output of NumPy, "listed" a rounded list
         "pasted": " ".join(repr({"z": z, "Q": Q.astype(np.float32)}).split()),
         "listed": Q.round(3).tolist(),
         "seventeen": " -7e1" * 17,
@@ -223,34 +226,51 @@ def rows():
         "slope": as_shown(TRACE.named["d_attention.W_Q"].value.flat[5]),
         "d_h": as_shown(TRACE.named["h"].value.flat[3]),
     }
+    cases = []
     for line in HANDS.strip().splitlines():
-        place, hands, seen = (part.strip() for part in line.split("|"))
-        yield from ((place, way.strip().format(**said), seen.format(**said)) for way in hands.split(" or "))
+        place, alternatives, expected = (part.strip() for part in line.split("|"))
+        for actions in alternatives.split(" or "):
+            cases.append((place, actions.strip().format(**texts), expected.format(**texts)))
+    return cases
 
 
-def test_what_hands_do_and_eyes_see(opened):
-    page = opened()
-
-    def check(place, hands, seen):
-        if hands:  # what was done before is undone
-            page.reload()
-        for hand in [f"open {place}", *filter(None, hands.split("; "))]:
-            verb, _, what = hand.partition(" ")
-            DO[verb](page, what) if verb in DO else press(page, hand)
-        for what, text in (part.split(" ~ ") for part in seen.split(" ; ")):
-            if what == "at":
-                assert ",".join(map(str, where(page))) == text
-            elif what == "hidden":
-                playwright.expect(page.locator(text)).to_be_hidden()
-            else:
-                several = text.split(" & ")
-                playwright.expect(page.locator(what)).to_contain_text(several if several[1:] else text)
-
-    wrong = failures(check, rows())
-    assert not wrong, "".join(f"\n{case}: {said}" for case, said in wrong.items())
+@pytest.fixture(scope="module")
+def shared_page(chromium, tmp_path_factory):
+    """Return one page for all actions."""
+    file = play().save(tmp_path_factory.mktemp("player") / "play.html")
+    page = chromium.new_page(viewport={"width": 1280, "height": 720})
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text))
+    page.on("request", lambda request: request.url.startswith("file:") or errors.append(request.url))
+    page.goto(file.as_uri())
+    yield page
+    page.close()
+    assert errors == []
 
 
-def test_every_part_is_reached_with_the_tab_key(opened):
+@pytest.mark.parametrize(("place", "actions", "expected"), action_cases())
+def test_page_reacts_to_actions(place, actions, expected, shared_page):
+    page = shared_page
+    page.reload()  # undo the actions of other cases
+    for action in [f"open {place}", *filter(None, actions.split("; "))]:
+        verb, _, argument = action.partition(" ")
+        if verb in DO:
+            DO[verb](page, argument)
+        else:
+            press(page, action)
+    for part in expected.split(" ; "):
+        what, text = part.split(" ~ ")
+        if what == "at":
+            assert ",".join(map(str, where(page))) == text
+        elif what == "hidden":
+            playwright.expect(page.locator(text)).to_be_hidden()
+        else:
+            several = text.split(" & ")
+            playwright.expect(page.locator(what)).to_contain_text(several if len(several) > 1 else text)
+
+
+def test_tab_key_reaches_every_part(opened):
     page, reached, focused = opened(place="ffn.z,8"), set(), "document.activeElement"
     for _ in range(90):
         press(page, "Tab")
@@ -258,28 +278,33 @@ def test_every_part_is_reached_with_the_tab_key(opened):
     assert {"attention: multi-head attention", "cell ▶: one cell on", "rounding", "learning rate"} <= reached
 
 
-def test_words_are_words_and_never_code(opened):
+def test_page_escapes_words(opened):
     words = ("<b>one</b>", "<i", "&lt;")
     page = opened(play(worked_example(dog_bites_man()._replace(tokens=words))), place="ffn.z,0")
     page.hover("td.enters >> nth=0")
-    for part, said in {".sum": "z <b>one</b>, column 0", ".peek": "h <b>one</b>, column 0"}.items():
-        playwright.expect(page.locator(part)).to_contain_text(said)
+    for part, text in {".sum": "z <b>one</b>, column 0", ".peek": "h <b>one</b>, column 0"}.items():
+        playwright.expect(page.locator(part)).to_contain_text(text)
     assert page.locator(".result th[scope=row]").all_inner_texts() == list(words)
 
 
-def test_a_link_opens_at_its_cell_the_address_follows_and_a_broken_one_does_no_harm(opened):
+def test_address_of_the_page_contains_the_cell(opened):
     page = opened(place="d_attention.scores,10")
     press(page, "ArrowRight")
     page.wait_for_url("**#at=d_attention.scores,11")
     page.evaluate("location.hash = '#at=x,3'")
     playwright.expect(page.locator("h1")).to_contain_text("x = embedding")
     assert where(page) == ["x", 3]
-    broken = {"": ["a", 2], "u": ["a", 2], "ffn.z,99": ["ffn.z", 17], "ffn.z,x": ["ffn.z", 0]}
-    for link, place in broken.items():
-        assert where(opened(play(at="a,2"), place=link)) == place
 
 
-def test_a_frame_in_a_notebook_hears_its_keys_and_a_marked_cell_keeps_its_numbers_until_asked(chromium):
+@pytest.mark.parametrize(
+    ("link", "place"),
+    [("", ["a", 2]), ("u", ["a", 2]), ("ffn.z,99", ["ffn.z", 17]), ("ffn.z,x", ["ffn.z", 0])],
+)
+def test_broken_link_opens_a_valid_place(link, place, opened):
+    assert where(opened(play(at="a,2"), place=link)) == place
+
+
+def test_frame_in_a_notebook_hides_marked_numbers(chromium):
     page = chromium.new_page()
     page.set_content(f"<p>a notebook</p>{play(marks=[Mark('ffn.z', 8, -0.2551, 0.75)])._repr_html_()}")
     frame = page.frame_locator("iframe")
@@ -296,16 +321,16 @@ def test_a_frame_in_a_notebook_hears_its_keys_and_a_marked_cell_keeps_its_number
     page.close()
 
 
-# --- numbers of one's own: Python calculates the same ----------------------------------------------
+# --- changed numbers ------------------------------------------------------------------------------
 
 
 def changed(example, name, at, value):
-    """The example with one given number changed."""
+    """Return the example with one changed number."""
     path = {"E": "embedding.E", "target": "target"}.get(name, f"block.{name}")
     return replaced(example, path, lambda a: np.where(np.arange(a.size).reshape(a.shape) == at, value, a))
 
 
-def test_edits_rounding_names_and_blocks_give_the_numbers_that_python_gives(opened):
+def test_changed_numbers_equal_those_of_python(opened):
     rng, example = np.random.default_rng(0), dog_bites_man()
     page = opened(play(worked_example(example, decimals=3)))
     given = [step for step in TRACE.steps if step.equation == GIVEN]
@@ -319,7 +344,7 @@ def test_edits_rounding_names_and_blocks_give_the_numbers_that_python_gives(open
     for choice, decimals in (("exact", None), ("2 decimals", 2)):
         page.get_by_label("rounding").select_option(label=choice)
         same_numbers(page, worked_example(example, decimals=decimals))
-    page = opened()  # a name draws all but the norms, and what it drew can be put back
+    page = opened()  # a name draws all parameters except those of the norms; reset restores them
     for name in "Ada Björn Straße ΣΊΣΥΦΟΣ Işık 太郎 🙂".split():
         page.evaluate("name => player.drawName(name)", f"  {name} ")
         same_numbers(page, worked_example(example_from_name(name), decimals=3))
@@ -332,12 +357,12 @@ def test_edits_rounding_names_and_blocks_give_the_numbers_that_python_gives(open
         for update in ("adam", "sgd"):
             page.evaluate("update => player.choose(update, 0.03)", update)
             with np.errstate(invalid="ignore"):
-                block = varied(dog_bites_man(), variants)
+                block = apply_variants(dog_bites_man(), variants)
                 same_numbers(page, worked_example(block, update=update, learning_rate=0.03))
 
 
 def trained(steps, update, rate):
-    """The package's own training: the loss before each step and after all, and the last parameters."""
+    """Train with the package: return the losses before each step and at the end, and the parameters."""
     example, losses = dog_bites_man(), []
     params = (example.embedding, example.block)
     state = adam_init(params)
@@ -352,8 +377,8 @@ def trained(steps, update, rate):
 
 
 @pytest.mark.parametrize(("update", "rate"), [("sgd", 0.01), ("adam", 0.03)])
-def test_the_hundredth_step_of_training_is_the_packages(update, rate, opened):
-    """By the keyboard alone: from the first cell to step 100, into one of its cells, and back again."""
+def test_training_step_100_equals_the_package(update, rate, opened):
+    """Only keys are used: from the first cell to step 100, to one of its cells, and back."""
     page = opened()
     page.evaluate("([update, rate]) => player.choose(update, rate)", [update, rate])
     press(page, "Home", *"t" * 10, *"x" * 9)
@@ -370,7 +395,7 @@ def test_the_hundredth_step_of_training_is_the_packages(update, rate, opened):
     playwright.expect(page.locator(".training .says")).to_contain_text("step 0 of 100")
 
 
-# --- the live strip and the whole -----------------------------------------------------------------
+# --- the live strip ------------------------------------------------------------------------------
 
 SLOPE = """() => {
     const path = document.querySelector(".tangent").getAttribute("d").match(/-?[\\d.]+/g).map(Number);
@@ -382,8 +407,8 @@ SLOPE = """() => {
 
 
 @pytest.mark.parametrize(("name", "cell"), [("attention.W_Q", 5), ("ffn.W_1", 9), ("E", 6), ("target", 3)])
-def test_the_tangent_is_the_gradient_and_touches_the_curve(name, cell, opened):
-    """Against differences of Python's own loss; the picture's line has that slope in the picture's scale."""
+def test_tangent_of_the_loss_curve_is_the_gradient(name, cell, opened):
+    """The slope is compared with a finite difference of Python's loss, also in the picture's scale."""
 
     def loss(value):
         return float(worked_example(changed(dog_bites_man(), name, cell, value)).named["loss"].value)
@@ -400,7 +425,7 @@ def test_the_tangent_is_the_gradient_and_touches_the_curve(name, cell, opened):
     assert (y2 - y1) / (x2 - x1) == pytest.approx(slope * tall / wide, abs=0.01)
 
 
-def test_a_number_is_dragged_and_the_arcs_bend(opened):
+def test_dragging_a_number_changes_the_attention(opened):
     page = opened(place="attention.W_Q")
     page.locator(".result input").nth(0).focus()
     arcs = "document.querySelector('.arcs svg').innerHTML"
@@ -414,10 +439,10 @@ def test_a_number_is_dragged_and_the_arcs_bend(opened):
     same_numbers(page, worked_example(changed(dog_bites_man(), "attention.W_Q", 0, dragged)))
 
 
-# --- every screen ---------------------------------------------------------------------------------
+# --- screens --------------------------------------------------------------------------------------
 
 
-def test_colour_is_never_alone_and_night_and_stillness_are_respected(opened):
+def test_page_respects_colour_and_motion_settings(opened):
     look = "e => [getComputedStyle(e).fontWeight, getComputedStyle(e).outlineStyle]"
     paper = "getComputedStyle(document.body).backgroundColor"
     moves = "getComputedStyle(document.querySelector('td[data-cell]')).transitionDuration"
@@ -435,7 +460,7 @@ def test_colour_is_never_alone_and_night_and_stillness_are_respected(opened):
     assert [forced.locator(mark).evaluate(look)[1] for mark in marks] == ["solid", "dashed", "solid", "solid"]
 
 
-def test_a_finger_is_enough_and_on_a_phone_the_page_is_not_too_wide(opened):
+def test_page_works_on_touch_screens_and_phones(opened):
     page = opened(place="ffn.z,8", has_touch=True, width=800, height=1200)
     page.get_by_role("button", name="cell ▶: one cell on").tap()
     assert where(page) == ["ffn.z", 9]

@@ -1,10 +1,10 @@
-"""Pictures of arrays: functions that take arrays and return matplotlib Figures.
+"""Pictures of arrays: functions that take arrays and return matplotlib figures.
 
     from npformer import positional_encoding
     plots.picture(plots.heat_map(positional_encoding(50, 64)))
 
-A file for each kind: `squares`, `lines`, `waves`, `block`, `bars`; `colours`,
-`style` and `words` are for all of them.
+Each module draws one kind of picture: `squares`, `lines`, `waves`, `block`, `bars`. All of them use
+`colours`, `style` and `words`, which writes the alternative texts.
 """
 
 from npformer.lessons.plots.bars import confidence, next_token, score_tiles, timeline

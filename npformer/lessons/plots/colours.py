@@ -1,8 +1,8 @@
-"""Which colour means what: one visual language for every lesson.
+"""The meaning of each colour: one visual language for every lesson.
 
-Sine is blue, cosine orange, position green, meaning grey and a gradient red, always; signed values lie on a
-diverging map centred at zero, weights on a sequential one. The colours are Okabe and Ito's, which
-colour-blind readers tell apart.
+Sine is always blue, cosine orange, position green, meaning grey and a gradient red. Signed values are drawn
+with a diverging colour map centred at zero, weights with a sequential one. The colours are those of Okabe and
+Ito, which colour-blind readers can distinguish.
 """
 
 SINE, COSINE, POSITION, MEANING, GRADIENT = "#0072B2", "#E69F00", "#009E73", "#7F7F7F", "#D55E00"

@@ -1,4 +1,4 @@
-"""Tables as coloured squares, alone or beside each other, small ones with their numbers: in every lesson."""
+"""Tables as coloured squares; small tables also show their numbers. All lessons use them."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,11 +8,11 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.lessons.plots.colours import INK, POSITION, SIGNED_MAP, WEIGHT_MAP
-from npformer.lessons.plots.style import describe, in_panels, in_style, new_figure, staged
+from npformer.lessons.plots.style import describe, in_style, is_for_slides, make_panels, new_figure
 from npformer.lessons.plots.words import (
-    each_in_words,
+    format_value,
     large_table_in_words,
-    said,
+    panels_in_words,
     sentence,
     table_in_words,
     weights_in_words,
@@ -32,20 +32,36 @@ def heat_map(
     y_label: str = "position p (in tokens)",
     signed: bool = True,
 ) -> "Figure":
-    """A large table as colours: values (rows, columns).
+    """Draw a large table as colours.
 
+    Parameters
+    ----------
+    values : float array (rows, columns)
+    title : str
+    x_label : str
+    y_label : str
+    signed : bool
+        Whether the colour scale is centred at zero; otherwise it starts at zero.
+
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
     >>> heat_map(np.eye(3)).axes[0].get_xlabel()
     'column'
     """
     from matplotlib.ticker import MaxNLocator
 
     rows, columns = np.shape(values)
-    figure = new_figure(6.4 if rows == columns else 10, 5.2 if rows == columns else 4.8)
+    is_square = rows == columns
+    figure = new_figure(6.4, 5.2) if is_square else new_figure(10, 4.8)
     axes = figure.add_subplot()
     image = draw_colours(axes, values, largest_of([values]), signed, interpolation="nearest")
     axes.set(title=title, xlabel=x_label, ylabel=y_label)
     for axis in (axes.xaxis, axes.yaxis):
-        # there is no position 2.5
+        # Positions and columns are integers, so there is no tick at 2.5.
         axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
     figure.colorbar(image, label="value")
     return describe(figure, sentence(title, large_table_in_words(values)))
@@ -55,38 +71,66 @@ def heat_map(
 def heat_maps(
     tables: Mapping[str, Array], *, x_label: str = "column", y_label: str = "position p (in tokens)"
 ) -> "Figure":
-    """Tables beside each other as signed colours on one scale: {title: values (rows, columns)}.
+    """Draw tables next to each other as signed colours on one scale.
 
+    Parameters
+    ----------
+    tables : mapping of float arrays (rows, columns)
+        The tables by their titles.
+    x_label : str
+    y_label : str
+
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
     >>> len(heat_maps({"a": np.eye(3), "b": -np.eye(3)}).axes)  # two tables and the colour bar
     3
     """
-    figure, beside = in_panels(tables, 3.6 * len(tables) + 1.4, 4.8, sharey=True)
-    for axes, table in beside:
+    figure, panels = make_panels(tables, 3.6 * len(tables) + 1.4, 4.8, sharey=True)
+    for axes, table in panels:
         image = draw_colours(axes, table, largest_of(tables.values()), interpolation="nearest")
         axes.set_xlabel(x_label)
     figure.axes[0].set_ylabel(y_label)
     figure.colorbar(image, ax=figure.axes, label="value", pad=0.02)
-    return describe(figure, each_in_words(tables, large_table_in_words))
+    return describe(figure, panels_in_words(tables, large_table_in_words))
 
 
 def position_similarity(table: Array, *, title: str = "") -> "Figure":
-    """How alike two positions are: the dot product of every two rows, at most d_model/2: table (n, d_model).
+    """Draw the dot product of every two rows of a table of positions: the similarity of two positions.
 
+    The dot product of two rows of sinusoids is at most d_model/2.
+
+    Parameters
+    ----------
+    table : float array (n, d_model)
+    title : str
+
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
     >>> position_similarity(np.eye(2)).axes[0].get_xlabel()
     'position q (in tokens)'
     """
-    alike = table @ table.T
-    figure = heat_map(alike, title=title, x_label="position q (in tokens)", signed=False)
-    figure.axes[0].images[0].set_clim(alike.min(), alike.max())  # none is a zero to be seen
-    return describe(figure, sentence(title, *_stripes_in_words(alike)))
+    products = table @ table.T
+    figure = heat_map(products, title=title, x_label="position q (in tokens)", signed=False)
+    figure.axes[0].images[0].set_clim(products.min(), products.max())  # the scale need not contain zero
+    return describe(figure, sentence(title, *_diagonals_in_words(products)))
 
 
-def _stripes_in_words(alike: Array) -> Iterator[str]:
-    """What stands on the diagonal and on some of its parallels."""
-    for distance in (d for d in (0, 1, 2, 4, 8, 16, 32) if d < len(alike)):
-        stripe = np.diagonal(alike, distance)
-        low, high = said(stripe.min()), said(stripe.max())
-        yield f"distance {distance}: " + (low if low == high else f"{low} to {high}")
+def _diagonals_in_words(products: Array) -> Iterator[str]:
+    """Yield the range of the main diagonal and of some of its parallels."""
+    for distance in (0, 1, 2, 4, 8, 16, 32):
+        if distance < len(products):
+            diagonal = np.diagonal(products, distance)
+            low, high = format_value(diagonal.min()), format_value(diagonal.max())
+            numbers = low if low == high else f"{low} to {high}"
+            yield f"distance {distance}: {numbers}"
 
 
 @in_style
@@ -101,13 +145,35 @@ def matrix(
     decimals: int = 3,
     signed: bool = True,
 ) -> "Figure":
-    """A small matrix, each cell one square with its number: values (rows, columns).
+    """Draw a small matrix: each cell is a square with its number.
 
+    Parameters
+    ----------
+    values : float array (rows, columns)
+    title : str
+    row_labels : sequence of str, optional
+        Numbers from 0 if omitted.
+    column_labels : sequence of str, optional
+        Numbers from 0 if omitted.
+    x_label : str
+    y_label : str
+    decimals : int
+        The number of decimals in the squares.
+    signed : bool
+        Whether the colour scale is centred at zero; otherwise it starts at zero.
+
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
     >>> [text.get_text() for text in matrix(np.eye(2), decimals=1).axes[0].texts]
     ['1.0', '0.0', '0.0', '1.0']
     """
     rows, columns = np.shape(values)
-    figure = new_figure(max(1.3 * columns + 1.5, 5), (0.9 if rows <= 4 else 0.62) * rows + 1.5)
+    row_height = 0.9 if rows <= 4 else 0.62
+    figure = new_figure(max(1.3 * columns + 1.5, 5), row_height * rows + 1.5)
     axes = figure.add_subplot()
     draw_numbered(axes, values, largest_of([values]), decimals, signed)
     name_cells(axes, row_labels or range(rows), column_labels or range(columns))
@@ -125,38 +191,73 @@ def matrices(
     decimals: int = 2,
     signed: bool = True,
 ) -> "Figure":
-    """Small matrices in one colour scale, `across` of them in a row: {title: values (rows, columns)}.
+    """Draw small matrices in one colour scale.
 
-    The rows are named at the left, the columns, numbered unless they have labels, under each matrix.
+    Parameters
+    ----------
+    named : mapping of float arrays (rows, columns)
+        The matrices by their titles.
+    across : int
+        The number of matrices in a row.
+    row_labels : sequence of str, optional
+        The labels at the left of each row of matrices.
+    column_labels : sequence of str, optional
+        The labels under each matrix; numbers from 0 if omitted.
+    decimals : int
+        The number of decimals in the squares.
+    signed : bool
+        Whether the colour scale is centred at zero; otherwise it starts at zero.
 
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
     >>> [axes.get_title("left") for axes in matrices({"x": np.eye(2), "y": np.ones((2, 3))}).axes]
     ['x', 'y']
     """
-    rows, columns = (max(np.shape(values)[axis] for values in named.values()) for axis in (0, 1))
+    most_rows = max(np.shape(values)[0] for values in named.values())
+    most_columns = max(np.shape(values)[1] for values in named.values())
     across = min(across, len(named))
-    down = math.ceil(len(named) / across)
-    size = across * (0.78 * columns + 0.55) + 1, down * (0.62 * rows + 1.2)
-    figure, grid = in_panels(named, *size, across, loc="left")
-    gap = 0.04 if staged() else 0.12  # inches between the panels
+    width = across * (0.78 * most_columns + 0.55) + 1
+    height = math.ceil(len(named) / across) * (0.62 * most_rows + 1.2)
+    figure, panels = make_panels(named, width, height, across, loc="left")
+    gap = 0.04 if is_for_slides() else 0.12  # inches between the panels
     figure.set_layout_engine("constrained", w_pad=gap, h_pad=gap)
-    for place, (axes, values) in enumerate(grid):
+    for i, (axes, values) in enumerate(panels):
         draw_numbered(axes, values, largest_of(named.values()), decimals, signed, size=15)
-        words = row_labels if place % across == 0 else None
-        name_cells(axes, words or [""] * len(values), column_labels or range(np.shape(values)[1]))
+        is_at_the_left = i % across == 0
+        no_labels = [""] * len(values)
+        rows = row_labels if row_labels and is_at_the_left else no_labels
+        name_cells(axes, rows, column_labels or range(np.shape(values)[1]))
 
-    def read(values: Array) -> str:  # the rows have their names where a matrix has as many
-        fits = row_labels and len(row_labels) == len(values)
-        return table_in_words(values, decimals, row_labels if fits else None)
+    def describe_panel(values: Array) -> str:
+        has_row_labels = row_labels is not None and len(row_labels) == len(values)
+        return table_in_words(values, decimals, row_labels if has_row_labels else None)
 
-    return describe(figure, each_in_words(named, read))
+    return describe(figure, panels_in_words(named, describe_panel))
 
 
 @in_style
 def binary_counter(bits: Array, table: Array, *, base: float) -> "Figure":
-    """Counting in binary beside counting with waves: bits (n, pairs), ones first, table (n, 2 · pairs).
+    """Draw counting in binary next to counting with waves.
 
-    `base` is the table's, for its title.
+    Parameters
+    ----------
+    bits : array (n, pairs)
+        The bits of the numbers from 0 to n - 1; column 0 has the ones.
+    table : float array (n, 2 · pairs)
+        The sinusoids of the positions from 0 to n - 1.
+    base : float
+        The base of the sinusoids, for the title.
 
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
     >>> len(binary_counter(np.eye(2), np.ones((2, 4)), base=16).axes)
     2
     """
@@ -171,15 +272,30 @@ def binary_counter(bits: Array, table: Array, *, base: float) -> "Figure":
     name_cells(right, range(n), [f"{wave} {i}" for i in range(pairs) for wave in ("sin", "cos")])
     left.set(title="counting with bits", ylabel="position p")
     right.set(title=f"counting with waves, base {base:g}")
-    read = ", ".join("".join(f"{bit:g}" for bit in row) for row in bits)
-    steps = np.linalg.norm(np.diff(table, axis=0), axis=1)
-    waves = f"a step in the waves beside them is {said(steps.min())} to {said(steps.max())} long"
-    return describe(figure, sentence("Bits of the positions, the fast one first", read, waves))
+    numbers = ["".join(f"{bit:g}" for bit in row) for row in bits]
+    step_lengths = np.linalg.norm(np.diff(table, axis=0), axis=1)
+    shortest, longest = format_value(step_lengths.min()), format_value(step_lengths.max())
+    waves = f"a step in the waves beside them is {shortest} to {longest} long"
+    title = "Bits of the positions, the fast one first"
+    return describe(figure, sentence(title, ", ".join(numbers), waves))
 
 
 def attention_weights(weights: Array, tokens: Sequence[str], *, title: str = "") -> "Figure":
-    """Who looks at whom: weights (T, T), a query a row, each row summing to one.
+    """Draw the attention weights of one head.
 
+    Parameters
+    ----------
+    weights : float array (T, T)
+        One row per query; each row sums to 1.
+    tokens : sequence of str
+    title : str
+
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
     >>> attention_weights(np.eye(2), ["hot", "dog"]).axes[0].get_ylabel()
     'query: the token that looks'
     """
@@ -196,40 +312,74 @@ def attention_weights(weights: Array, tokens: Sequence[str], *, title: str = "")
     return describe(figure, sentence(title, weights_in_words(weights, tokens)))
 
 
-LEAST = 0.05  # weights below have their colour and no number, where there are many
+LEAST = 0.05  # in large tables, smaller weights have a colour, but no number
 
 
 @in_style
 def attention_heads(weights: Mapping[str, Array], tokens: Sequence[str], *, across: int = 2) -> "Figure":
-    """Several heads on one sentence, in one scale: {title: weights (T, T)}, a row for each token that looks.
+    """Draw the attention weights of several heads for one sentence, in one colour scale.
 
-    With fewer rows these are the last tokens. Weights below 0.05 have their colour and no number.
+    Weights below 0.05 have a colour, but no number.
 
+    Parameters
+    ----------
+    weights : mapping of float arrays (T, T)
+        The weights of each head, by its title; one row per query. If there are fewer rows than tokens, they
+        belong to the last tokens.
+    tokens : sequence of str
+    across : int
+        The number of heads in a row.
+
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
     >>> heads = {"head 0": np.eye(2), "head 1": np.full((2, 2), 0.5)}
     >>> [axes.get_title("left") for axes in attention_heads(heads, ["hot", "dog"]).axes]
     ['head 0', 'head 1']
     """
-    across, rows = min(across, len(weights)), len(next(iter(weights.values())))
-    down = math.ceil(len(weights) / across)
-    size = across * (0.58 * len(tokens) + 1.2), down * (0.36 * rows + 1.6)
-    figure, grid = in_panels(weights, *size, across, loc="left")
-    for axes, values in grid:
+    across = min(across, len(weights))
+    first_head, *_ = weights.values()
+    n_queries = len(first_head)
+    width = across * (0.58 * len(tokens) + 1.2)
+    height = math.ceil(len(weights) / across) * (0.36 * n_queries + 1.6)
+    figure, panels = make_panels(weights, width, height, across, loc="left")
+    for axes, values in panels:
         draw_numbered(axes, values, 1, 2, signed=False, size=14, least=LEAST)
-        name_cells(axes, tokens[len(tokens) - rows :], tokens)
+        name_cells(axes, tokens[len(tokens) - n_queries :], tokens)
         axes.set_xticks(range(len(tokens)), tokens, rotation=45, ha="right", rotation_mode="anchor")
     figure.supxlabel("the token looked at")
     figure.supylabel("the token that looks")
-    return describe(figure, each_in_words(weights, lambda values: weights_in_words(values, tokens)))
+    text = panels_in_words(weights, lambda values: weights_in_words(values, tokens))
+    return describe(figure, text)
 
 
 @in_style
 def cross_attention(
     weights: Array, words: Sequence[str], written: Sequence[str], *, title: str = ""
 ) -> "Figure":
-    """Which word made which digit: weights (T, S), a row for each token that the decoder writes.
+    """Draw which words the decoder attends to when it writes a token.
 
-    Weights below 0.05 have their colour and no number.
+    Weights below 0.05 have a colour, but no number.
 
+    Parameters
+    ----------
+    weights : float array (T, S)
+        The weights of the cross-attention; one row per written token.
+    words : sequence of str
+        The S words that the decoder attends to.
+    written : sequence of str
+        The T tokens that the decoder writes.
+    title : str
+
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
     >>> [text.get_text() for text in cross_attention(np.eye(2), ["forty", "two"], ["4", "2"]).axes[0].texts]
     ['1.00', '1.00']
     """
@@ -239,57 +389,83 @@ def cross_attention(
     name_cells(axes, written, words)
     axes.tick_params(labelsize=17)
     axes.set(title=title, xlabel="the word looked at", ylabel="the token written")
-    most = zip(written, weights.argmax(axis=1), weights.max(axis=1), strict=True)
-    looks = (f"{token} looks at {words[place]} with {said(weight)}" for token, place, weight in most)
-    return describe(figure, sentence(title, *looks))
+    largest = zip(written, weights.argmax(axis=1), weights.max(axis=1), strict=True)
+    texts = [
+        f"{token} looks at {words[column]} with {format_value(weight)}" for token, column, weight in largest
+    ]
+    return describe(figure, sentence(title, *texts))
 
 
 @in_style
 def themes(cosines: Array, texts: Mapping[str, int], *, title: str = "") -> "Figure":
-    """The cosines of every two texts (n, n), those of one theme beside each other: texts counts each theme's.
+    """Draw the cosine of every two texts; texts with the same theme are neighbours.
 
-    The diagonal, where all are 1, is left white; a negative cosine has no colour either.
+    The diagonal, where all cosines are 1, is white. Negative cosines are white too.
 
+    Parameters
+    ----------
+    cosines : float array (n, n)
+    texts : mapping of ints
+        The number of texts of each theme.
+    title : str
+
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
     >>> themes(np.eye(3), {"money": 1, "music": 2}).axes[0].get_title()
     ''
     """
     ends = np.cumsum([0, *texts.values()])
     figure = new_figure(7, 4.7)
     axes = figure.add_subplot()
-    beside = np.where(np.eye(len(cosines), dtype=bool), 0, cosines)
-    image = draw_colours(axes, beside, beside.max() or 1, signed=False)
-    middle, edges = (ends[:-1] + ends[1:]) / 2 - 0.5, ends[1:-1] - 0.5
+    is_diagonal = np.eye(len(cosines), dtype=bool)
+    off_diagonal = np.where(is_diagonal, 0, cosines)
+    largest = off_diagonal.max()
+    image = draw_colours(axes, off_diagonal, 1.0 if largest == 0 else largest, signed=False)
+    middle = (ends[:-1] + ends[1:]) / 2 - 0.5
+    edges = ends[1:-1] - 0.5
     axes.set_xticks(middle, list(texts), rotation=30)
     axes.set_yticks(middle, list(texts))
     axes.hlines(edges, -0.5, ends[-1] - 0.5, color="white", linewidth=4)
     axes.vlines(edges, -0.5, ends[-1] - 0.5, color="white", linewidth=4)
     axes.set(title=title, xlabel="theme of one text", ylabel="theme of the other")
     figure.colorbar(image, label="cosine")
-    return describe(figure, sentence(title, *_blocks_in_words(beside, list(texts), ends)))
+    return describe(figure, sentence(title, *_themes_in_words(off_diagonal, list(texts), ends)))
 
 
-def _blocks_in_words(beside: Array, names: Sequence[str], ends: Array) -> list[str]:
-    """The mean cosine inside each theme, and that of all texts of different themes."""
-    inside = np.zeros(beside.shape, dtype=bool)
-    read = []
+def _themes_in_words(off_diagonal: Array, names: Sequence[str], ends: Array) -> list[str]:
+    """Return the mean cosine inside each theme, and the mean cosine of texts of different themes."""
+    has_same_theme = np.zeros(off_diagonal.shape, dtype=bool)
+    texts = []
     for name, start, end in zip(names, ends[:-1], ends[1:], strict=True):
-        inside[start:end, start:end] = True
-        pairs = max((end - start) * (end - start - 1), 1)  # the diagonal is 0 and does not count
-        read.append(f"inside {name} {said(beside[start:end, start:end].sum() / pairs)} on average")
-    return [*read, f"between different themes {said(beside[~inside].mean())}"] if len(names) > 1 else read
+        has_same_theme[start:end, start:end] = True
+        n_texts = end - start
+        n_pairs = max(n_texts * (n_texts - 1), 1)  # without the diagonal, whose entries are 0 here
+        mean = off_diagonal[start:end, start:end].sum() / n_pairs
+        texts.append(f"inside {name} {format_value(mean)} on average")
+    if len(names) > 1:
+        texts.append(f"between different themes {format_value(off_diagonal[~has_same_theme].mean())}")
+    return texts
 
 
-# What they are drawn with
+# Helpers of the functions above
 
 
 def largest_of(tables: Iterable[Array]) -> float:
-    """The end of one colour scale for all of them: their largest number, whatever its sign."""
-    return max(float(np.abs(values).max()) for values in tables) or 1.0
+    """Return the end of one colour scale for all tables: the largest absolute value, or 1 if all are 0."""
+    largest = max(float(np.abs(values).max()) for values in tables)
+    return 1.0 if largest == 0 else largest
 
 
 def draw_colours(axes: "Axes", values: Array, largest: float, signed: bool = True, **look: Any) -> Any:
-    """A square for each number: signed values around zero, as far below as above; weights from zero up."""
-    scale = {"cmap": SIGNED_MAP if signed else WEIGHT_MAP, "vmin": -largest if signed else 0.0}
+    """Draw a square for each number. A signed colour scale is centred at zero, others start at zero."""
+    if signed:
+        scale = {"cmap": SIGNED_MAP, "vmin": -largest}
+    else:
+        scale = {"cmap": WEIGHT_MAP, "vmin": 0.0}
     axes.spines[:].set_visible(False)
     return axes.imshow(values, **{"aspect": "auto", "vmax": largest, **scale, **look})
 
@@ -305,7 +481,7 @@ def draw_numbered(
     least: float = -math.inf,
     **look: Any,
 ) -> None:
-    """The squares, and in them the numbers that are not below `least`."""
+    """Draw the squares, and write the numbers that are at least `least`."""
     draw_colours(axes, values, largest, signed, **look)
     write_numbers(axes, np.where(values < least, np.nan, values), largest, decimals, size)
 
@@ -313,12 +489,21 @@ def draw_numbered(
 def write_numbers(
     axes: "Axes", values: Array, largest: float, decimals: int, size: int, left: float = 0, top: float = 0
 ) -> None:
-    """Each number in its square, white where that is dark; no minus before a zero, and nothing for NaN."""
+    """Write each number in its square, white on dark squares; NaN is not written."""
     for (row, column), value in np.ndenumerate(values):
-        if not np.isnan(value):
-            colour, text = "white" if abs(value) > 0.65 * largest else INK, f"{value:z.{decimals}f}"
-            place = (left + column, top + row)
-            axes.text(*place, text.replace("-", "−"), ha="center", va="center", color=colour, fontsize=size)
+        if np.isnan(value):
+            continue
+        is_on_dark = abs(value) > 0.65 * largest
+        text = f"{value:z.{decimals}f}".replace("-", "−")
+        axes.text(
+            left + column,
+            top + row,
+            text,
+            ha="center",
+            va="center",
+            color="white" if is_on_dark else INK,
+            fontsize=size,
+        )
 
 
 def draw_framed(
@@ -332,7 +517,7 @@ def draw_framed(
     edgecolor: str = INK,
     linewidth: float = 3,
 ) -> None:
-    """Squares without numbers, a column 1 wide and a row so high, in one frame."""
+    """Draw squares without numbers in a frame; a column has width 1, and a row has the height `high`."""
     from matplotlib.patches import Rectangle
 
     T, d = np.shape(values)
@@ -346,7 +531,7 @@ def draw_framed(
 
 
 def name_cells(axes: "Axes", rows: Sequence[Any], columns: Sequence[Any]) -> None:
-    """A name at each row and under each column, white lines between the squares."""
+    """Write a label at each row and under each column, and draw white lines between the squares."""
     axes.set_xticks(range(len(columns)), [str(name) for name in columns])
     axes.set_yticks(range(len(rows)), [str(name) for name in rows])
     axes.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)

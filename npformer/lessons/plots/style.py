@@ -1,6 +1,7 @@
-"""The house style: how large letters are, what stands beside and below, and how a figure becomes a file.
+"""The style of all figures: font sizes, panels and legends, and how a figure becomes a file or a picture.
 
-matplotlib is imported when a picture is drawn, and pyplot never is, so a figure leaves no state behind.
+matplotlib is imported only when a picture is drawn. pyplot is never imported, so a figure leaves no global
+state behind.
 """
 
 import functools
@@ -21,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 STYLE = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters on every machine
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so it is the same on every machine
     "font.size": 15,
     "axes.titlesize": 17,
     "axes.labelsize": 15,
@@ -38,71 +39,95 @@ STYLE = {
 
 
 def in_style(draw: Callable[P, R]) -> Callable[P, R]:
-    """Run a function in our style, whatever the reader's own matplotlib settings are, and put those back."""
+    """Decorate a function to run in our style; the reader's own matplotlib settings are restored after it."""
 
     @functools.wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
+    def draw_in_style(*args: P.args, **kwargs: P.kwargs) -> R:
         from matplotlib import style
 
         with style.context(["default", STYLE]):
             return draw(*args, **kwargs)
 
-    return drawn
+    return draw_in_style
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure, in inches, whose parts find their places when it is drawn."""
+    """Return an empty figure; the size is in inches, and matplotlib lays out the parts when it draws them."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def in_panels(
-    named: Mapping[str, R], width: float, height: float, across: int = 0, loc: Any = "center", **shared: Any
+def make_panels(
+    contents: Mapping[str, R],
+    width: float,
+    height: float,
+    across: int | None = None,
+    loc: Any = "center",
+    **shared: Any,
 ) -> tuple["Figure", list[tuple["Axes", R]]]:
-    """A figure with a panel for each title, `across` or all in a row: it, and [(axes, what to show), …]."""
-    figure, across = new_figure(width, height), min(across or len(named), len(named))
-    grid = figure.subplots(math.ceil(len(named) / across), across, squeeze=False, **shared).ravel()
-    for empty in grid[len(named) :]:
-        empty.remove()
-    for axes, title in zip(grid, named, strict=False):
+    """Return a figure with a panel for each title of `contents`, and the pairs (axes, content).
+
+    `across` is the number of panels in a row; all panels are in one row if it is omitted. `loc` is the
+    position of the titles. `shared` goes to `Figure.subplots`.
+    """
+    n_panels = len(contents)
+    across = n_panels if across is None else min(across, n_panels)
+    figure = new_figure(width, height)
+    grid = figure.subplots(math.ceil(n_panels / across), across, squeeze=False, **shared).ravel()
+    for axes in grid[n_panels:]:
+        axes.remove()
+    for axes, title in zip(grid[:n_panels], contents, strict=True):
         axes.set_title(title, loc=loc)
-    return figure, list(zip(figure.axes, named.values(), strict=True))
+    return figure, list(zip(figure.axes, contents.values(), strict=True))
 
 
 def legend_outside(figure: "Figure", loc: Any = "outside lower center", **look: Any) -> None:
-    """One legend for all panels, in one row beside them: each label once."""
-    every = [axes.get_legend_handles_labels() for axes in figure.axes]
-    named = {label: handle for found in every for handle, label in zip(*found, strict=True)}
-    figure.legend(named.values(), named.keys(), loc=loc, ncols=len(named), **look)
+    """Add one legend in one row outside the panels; a label of several panels appears once."""
+    handle_of: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        handle_of.update(zip(labels, handles, strict=True))
+    figure.legend(handle_of.values(), handle_of.keys(), loc=loc, ncols=len(handle_of), **look)
 
 
 @in_style
 def encoded(figure: "Figure", kind: str = "png") -> bytes:
-    """The figure as the bytes of a "png" or "svg" file; nothing in them names the day or the software."""
+    """Return the bytes of a figure's file; they contain neither the date nor the name of the software.
+
+    Parameters
+    ----------
+    figure : Figure
+    kind : "png" or "svg"
+
+    Returns
+    -------
+    data : bytes
+    """
     metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
-    file, dots = io.BytesIO(), 200 if staged() else 100
-    figure.draw_without_rendering()  # the layout settles in two passes: this one and the one below
-    figure.savefig(file, format=kind, dpi=dots, metadata=metadata)
+    dots_per_inch = 200 if is_for_slides() else 100
+    figure.draw_without_rendering()  # the layout is final only after two passes: this one and `savefig`
+    file = io.BytesIO()
+    figure.savefig(file, format=kind, dpi=dots_per_inch, metadata=metadata)
     return file.getvalue()
 
 
-STAGE = "NPFORMER_STAGE"  # set in the environment of a lesson that is run for slides
-STAGE_SIZE = (9.4, 4.86)  # inches of a picture that fills a slide: 15 points are 28 of 720 pixels there
-STAGE_POINTS = 15
-INDEX = 0.7  # of the letters beside it: how large matplotlib writes what is raised or lowered
+STAGE = "NPFORMER_STAGE"  # this environment variable is set when a lesson is run for slides
+STAGE_SIZE = (9.4, 4.86)  # the size of a picture that fills a slide, in inches
+STAGE_POINTS = 15  # the font size on slides: 28 of 720 pixels
+INDEX = 0.7  # the size of a subscript or superscript in matplotlib, relative to the text
 
 
-def staged() -> bool:
-    """Whether pictures are drawn for slides."""
+def is_for_slides() -> bool:
+    """Return whether pictures are drawn for slides."""
     return STAGE in os.environ
 
 
 @in_style
 def fill_stage(figure: "Figure") -> None:
-    """Make a figure one for a slide: as wide as that, with letters of 15 points, those of an index too.
+    """Resize a figure for a slide: to the slide's width and to a font size of 15 points, subscripts included.
 
-    Letters that were smaller, where many numbers stand close together, stay as they are, on less paper.
+    Fonts that are smaller than 15 points, where many numbers are close together, keep their size.
     """
     from matplotlib.text import Text
 
@@ -110,40 +135,54 @@ def fill_stage(figure: "Figure") -> None:
     figure.set_size_inches(width, min(height, figure.get_figheight()))
     figure.draw_without_rendering()  # now the axes have their ticks
     for text in figure.findobj(Text):
-        index = INDEX if re.search(r"\$.*[_^].*\$", text.get_text()) else 1
-        text.set_fontsize(min(float(text.get_fontsize()), STAGE_POINTS) / index)
-    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
-        for label in axis.get_ticklabels()[:1]:
-            axis.set_tick_params(labelsize=label.get_fontsize())  # as many ticks as have room now
+        points = min(float(text.get_fontsize()), STAGE_POINTS)
+        has_index = re.search(r"\$.*[_^].*\$", text.get_text())
+        text.set_fontsize(points / INDEX if has_index else points)
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            for label in axis.get_ticklabels()[:1]:
+                # The tick parameter also makes matplotlib choose as many ticks as fit now.
+                axis.set_tick_params(labelsize=label.get_fontsize())
 
 
 def panels_of(figure: "Figure") -> str:
-    """Where the panels of a drawn figure are, in percent of it: "outside,left,right,top,bottom …".
+    """Return the position of each panel of a drawn figure: "outside,left,right,top,bottom …".
 
-    `outside` is the left edge of what belongs to a panel, its labels too.
+    The numbers are percentages of the figure's width and height. `outside` is the left edge of the panel with
+    its labels.
     """
-    found, (width, height) = [], figure.bbox.size
+    width, height = figure.bbox.size
+    panels = []
     for axes in figure.axes:
-        inner, outer = axes.get_window_extent(), axes.get_tightbbox()
-        across = [at / width for at in (outer.x0 if outer else inner.x0, inner.x0, inner.x1)]
-        down = [1 - at / height for at in (inner.y1, inner.y0)]
-        found.append(",".join(f"{100 * at:.1f}" for at in across + down))
-    return " ".join(found)
+        inner = axes.get_window_extent()
+        outer = axes.get_tightbbox()
+        left_with_labels = outer.x0 if outer else inner.x0
+        fractions = [
+            left_with_labels / width,
+            inner.x0 / width,
+            inner.x1 / width,
+            1 - inner.y1 / height,
+            1 - inner.y0 / height,
+        ]
+        panels.append(",".join(f"{100 * fraction:.1f}" for fraction in fractions))
+    return " ".join(panels)
 
 
-HIGHEST = 640  # pixels of a picture in a notebook: it and its code are on one screen
+MOST_PIXELS = (
+    640  # the largest height of a picture in a notebook, so that it fits on one screen with its code
+)
 
 
 class Picture(NamedTuple):
-    """A picture and its description, as every notebook program shows both.
+    """A picture and its alternative text, in a form that every notebook program shows.
 
-    The bytes stand in an `<img>` with its `alt`: JupyterLab, Notebook 7 and nbconvert drop the description
-    that may go with an image/png. They keep this element in notebooks that are not trusted, too.
+    The picture is an `<img>` element with an `alt` attribute. JupyterLab, Notebook 7 and nbconvert would drop
+    the alternative text of an image/png output. They show the element in untrusted notebooks too.
     """
 
     png: bytes
     alt: str
-    panels: str = ""  # in a picture for slides: what `panels_of` says
+    panels: str = ""  # the result of `panels_of`, in a picture for slides
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         import base64
@@ -159,35 +198,54 @@ class Picture(NamedTuple):
 
     @property
     def width(self) -> int:
-        """In pixels: its own, or less where it would be higher than 640."""
-        width, height = (
-            int.from_bytes(self.png[start : start + 4]) for start in (16, 20)
-        )  # the PNG's header
-        return round(width * min(1, HIGHEST / height))
+        """The width in pixels; a picture that is higher than 640 pixels is shown smaller."""
+        width = int.from_bytes(self.png[16:20])  # the PNG header contains the size
+        height = int.from_bytes(self.png[20:24])
+        return round(width * min(1, MOST_PIXELS / height))
 
     def __repr__(self) -> str:
         return self.alt
 
 
 def describe(figure: "Figure", text: str) -> "Figure":
-    """Give a figure the words for those who cannot see it, and return it: `picture` hands them on."""
+    """Give a figure its alternative text, which `picture` shows, and return the figure.
+
+    Parameters
+    ----------
+    figure : Figure
+    text : str
+        What the figure shows, for readers who cannot see it.
+
+    Returns
+    -------
+    figure : Figure
+        The same figure.
+    """
     figure.set_label(text)
     return figure
 
 
 def picture(figure: "Figure", alt: str | None = None) -> None:
-    """Show the figure in a notebook, where it is called: code may go on below, as `reveal` does.
+    """Show a figure in a notebook; the call need not be the last line of a cell.
 
-    Its description is `alt`, or else what `describe` gave the figure.
+    Parameters
+    ----------
+    figure : Figure
+    alt : str, optional
+        The alternative text; the text of `describe` if omitted.
 
-    Raises ValueError for a figure without any description.
+    Raises
+    ------
+    ValueError
+        If the figure has no alternative text.
     """
     from IPython.display import display
 
-    if staged():
+    if is_for_slides():
         fill_stage(figure)
-    words = alt or str(figure.get_label())
-    if not words:
+    text = alt or str(figure.get_label())
+    if not text:
         raise ValueError("picture: the figure has no description; expected describe(figure, text) or alt=")
-    drawn = encoded(figure)
-    display(Picture(drawn, words, panels_of(figure) if staged() else ""))  # type: ignore[no-untyped-call]
+    png = encoded(figure)
+    panels = panels_of(figure) if is_for_slides() else ""
+    display(Picture(png, text, panels))  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Positions as waves and as the hands of clocks: lesson 1."""
+"""Positions as waves and as clock hands, for lesson 1."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from npformer.backend import Array
 from npformer.lessons.plots.colours import COSINE, FAINT, MEANING, POSITION, SINE
 from npformer.lessons.plots.style import describe, in_style, legend_outside, new_figure
-from npformer.lessons.plots.words import each_in_words, said, sentence
+from npformer.lessons.plots.words import format_value, panels_in_words, sentence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,8 +18,23 @@ if TYPE_CHECKING:
 
 @in_style
 def frequency_bands(omega: Array, *, pairs: Sequence[int] = (0, 1, 2, 3), n: int = 64) -> "Figure":
-    """The sine and the cosine of a few pairs, one band a pair: omega (d_model/2,) in radians per position.
+    """Draw the sine and the cosine of a few pairs of columns, one panel per pair.
 
+    Parameters
+    ----------
+    omega : float array (d_model/2,)
+        The angular frequency of each pair, in radians per position.
+    pairs : sequence of int
+        The pairs to draw.
+    n : int
+        The number of positions.
+
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
     >>> len(frequency_bands(np.array([1.0, 0.1]), pairs=(0, 1)).axes)
     2
     """
@@ -33,16 +48,20 @@ def frequency_bands(omega: Array, *, pairs: Sequence[int] = (0, 1, 2, 3), n: int
         )
     bands[-1].set_xlabel("position p (in tokens)")
     legend_outside(figure, "outside upper right")
-    turns = (f"pair {i} makes {said((n - 1) * float(omega[i]) / (2 * math.pi), 1)} turns" for i in pairs)
-    return describe(figure, sentence(f"Sine and cosine at positions 0 to {n - 1}", *turns))
+    texts = []
+    for i in pairs:
+        n_turns = (n - 1) * float(omega[i]) / (2 * math.pi)
+        texts.append(f"pair {i} makes {format_value(n_turns, 1)} turns")
+    return describe(figure, sentence(f"Sine and cosine at positions 0 to {n - 1}", *texts))
 
 
 def _draw_band(axes: "Axes", omega: float, n: int) -> None:
-    """Dots where there are tokens, and the waves between them, which no token sees."""
-    between, tokens = np.linspace(0, n - 1, 20 * n), np.arange(n)
-    for wave, colour, name in ((np.sin, SINE, "sine, column 2i"), (np.cos, COSINE, "cosine, column 2i+1")):
-        axes.plot(between, wave(omega * between), color=colour, label=name)
-        axes.plot(tokens, wave(omega * tokens), "o", color=colour, markersize=5)
+    """Draw the waves as lines, with dots at the positions of the tokens."""
+    line, tokens = np.linspace(0, n - 1, 20 * n), np.arange(n)
+    axes.plot(line, np.sin(omega * line), color=SINE, label="sine, column 2i")
+    axes.plot(tokens, np.sin(omega * tokens), "o", color=SINE, markersize=5)
+    axes.plot(line, np.cos(omega * line), color=COSINE, label="cosine, column 2i+1")
+    axes.plot(tokens, np.cos(omega * tokens), "o", color=COSINE, markersize=5)
     axes.set(ylim=(-1.25, 1.25), xlim=(-0.5, n - 0.5), yticks=(-1, 0, 1))
     axes.axhline(0, color=FAINT, linewidth=1, zorder=0)
 
@@ -52,10 +71,22 @@ HANDS = ("fast", "medium", "slow")
 
 @in_style
 def clock_hands(positions: Sequence[int], omega: Array) -> "Figure":
-    """The first three pairs as the hands of clocks, a row of clocks for each position: omega (pairs,).
+    """Draw the first three pairs of columns as clock hands, one row of clocks per position.
 
-    Right is the sine and up is the cosine, so that a hand starts at twelve and turns as a clock's does.
+    The sine is drawn to the right and the cosine upwards. So a hand starts at twelve and turns clockwise.
 
+    Parameters
+    ----------
+    positions : sequence of int
+    omega : float array (pairs,)
+        The angular frequency of each pair, in radians per position.
+
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
     >>> len(clock_hands([0, 1], np.array([1.0, 0.1, 0.01])).axes)
     6
     """
@@ -71,20 +102,24 @@ def clock_hands(positions: Sequence[int], omega: Array) -> "Figure":
         axes.set_title(f"{name} hand, pair {i}\n{2 * math.pi / omega[i]:,.1f} positions a turn")
     legend_outside(figure)
 
-    def read(p: int) -> str:  # how far each hand has turned since twelve
-        turns = [said(p * float(speed) / (2 * math.pi)) for speed in omega]
-        return "; ".join(f"the {name} hand has made {n} turns" for name, n in zip(HANDS, turns, strict=False))
+    def describe_position(p: int) -> str:
+        texts = []
+        for name, speed in zip(HANDS, omega, strict=False):
+            n_turns = p * float(speed) / (2 * math.pi)
+            texts.append(f"the {name} hand has made {format_value(n_turns)} turns")
+        return "; ".join(texts)
 
-    return describe(figure, each_in_words({f"Position {p}": p for p in positions}, read))
+    return describe(figure, panels_in_words({f"Position {p}": p for p in positions}, describe_position))
 
 
 def draw_clock(axes: "Axes", s: float, c: float) -> None:
-    """The hand at (sin, cos), and the two steps that lead to its tip."""
+    """Draw a clock hand from the centre to (s, c), and the steps to its tip: s to the right, c upwards."""
     from matplotlib.patches import Circle
 
     axes.add_patch(Circle((0, 0), 1, facecolor="white", edgecolor=FAINT, linewidth=3))
-    for hour in np.arange(12) * math.pi / 6:
-        axes.plot(*np.outer((np.sin(hour), np.cos(hour)), (0.92, 1)), color=MEANING, linewidth=2)
+    for angle in np.arange(12) * math.pi / 6:  # of the twelve hours
+        x, y = np.outer((np.sin(angle), np.cos(angle)), (0.92, 1))
+        axes.plot(x, y, color=MEANING, linewidth=2)
     axes.plot((0, s), (0, 0), color=SINE, linewidth=5, label="sine: to the right")
     axes.plot((s, s), (0, c), color=COSINE, linewidth=5, label="cosine: up")
     axes.plot((0, s), (0, c), color=POSITION, linewidth=5, solid_capstyle="round", label="the hand")

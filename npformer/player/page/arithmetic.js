@@ -1,4 +1,4 @@
-// Arithmetic: recipes and their numbers. Nothing here knows of a page.
+// Evaluate recipes (see npformer/lessons/recipes.py). This module does not use the page.
 
 /**
  * A cell's number, ["number", value, text], or [operation, recipe, …]: see recipes.py.
@@ -16,8 +16,8 @@
 
 const bell = z => Math.exp(-z * z / 2) / Math.sqrt(2 * Math.PI);
 
-// What an operation gives, how it is written, and where that stands in brackets. A part is called by its
-// place: first, term, taken (after −), factor or below (after /); n is how many parts there are.
+// Each operation: its function, its text, and the positions where the text needs brackets. The names of the
+// positions are first, term, taken (after −), factor and below (after /); n is the number of operands.
 const AS_PART = ["taken", "factor", "below"];
 /** @type {Object<string, [(...parts: number[]) => number, string | ((n: number) => string), string[]?]>} */
 export const OPERATIONS = {
@@ -39,7 +39,7 @@ export const OPERATIONS = {
   hidden: [() => -Infinity, "−∞, since this key comes later"],
 };
 
-// Of a normal distribution, what lies below z: a series.
+// The cumulative distribution function of the normal distribution, as a series.
 function share(z) {
   if (Math.abs(z) > 8) return z > 0 ? 1 : 0;
   let term = z, sum = z;
@@ -55,7 +55,7 @@ export function evaluate(recipe, numbers) {
   return OPERATIONS[operation][0](...parts.map(part => evaluate(part, numbers)));
 }
 
-// As people round on paper: a half goes away from zero. The millionth is for 0.4205, a little low in binary.
+// Round like people: a half goes away from zero. The millionth helps 0.4205, which is a bit lower in binary.
 export function round(value, decimals) {
   if (decimals === null || !Number.isFinite(value)) return value;
   const units = Math.floor(Math.abs(value) * 10 ** decimals + (0.5 + 1e-6));
@@ -75,7 +75,7 @@ export function calculate(steps, decimals, numbers = [], from = 0, last = steps.
   return numbers;
 }
 
-// What is given when the next step of training begins: that which this one made.
+// Return the given numbers of the next training step: the results of this one.
 export function trained(steps, numbers) {
   const made = new Map(steps.map(step => [step.name, step]));
   return steps.map(step => {
@@ -84,7 +84,7 @@ export function trained(steps, numbers) {
   });
 }
 
-// The loss for values of one given number, all others as they are.
+// Return the loss for several values of one given number; all other numbers stay the same.
 export function lossAlong(steps, decimals, numbers, k, place, values) {
   const loss = steps.findIndex(step => step.name === "loss");
   const step = steps[k], before = numbers.slice(0, step.first);

@@ -1,12 +1,12 @@
-// The belt: the block as a conveyor, the chips of a section, and a map of all steps.
+// The conveyor (the stations of the block), the chips (the steps of a section), and a map of all steps.
 
 import { button, page } from "./page.js";
 import { state } from "./state.js";
 import { SPLIT, isBack, isNew, isUpdate, letter } from "./trace.js";
 import { escaped, typeset } from "./words.js";
 
-// From left to right: a station is [words of its section, what is written on it, its width], a letter what is
-// handed on, "+" a sum; "<" is where the way past a sub-layer leaves.
+// From left to right: a station is [words of its section, its label, its width], a letter is the value
+// between two stations, "+" is a sum, and at "<" a residual begins.
 const BELTS = {
   post: [
     ["words", "words + positions", 166], "<", "x", ["multi-head attention", "attention", 116], "a", "+", "s",
@@ -20,7 +20,7 @@ const BELTS = {
     ["loss", "loss", 58], "", ["training", "step", 58],
   ],
 };
-const GAP = 44, ROUND = 11; // how long the way between stations is, and the radius of a +
+const GAP = 44, ROUND = 11; // the distance between two stations, and the radius of a +
 
 const belt = () => BELTS[state.data.norm];
 const sections = () => belt().flatMap(part => (Array.isArray(part) ? [part[0]] : []));
@@ -85,7 +85,7 @@ function chip(step, k) {
   return button("step", k, typeset(letter(step)), `${look} title="${step.name}"`);
 }
 
-// The map: a field for each step, the sections a little apart. For the keyboard there are stations and chips.
+// The map has a field for each step, with gaps between sections. Keyboard users have the stations and chips.
 export function drawMap() {
   const { steps, at } = state;
   page.map.innerHTML = steps.map((step, k) => {

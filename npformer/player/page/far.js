@@ -1,4 +1,4 @@
-// From afar: every station as small heat maps, the gradients flowing back below, and the story of both.
+// The overview: small heat maps of all stations, their gradients below, and a story that explains them.
 
 import { button, later, page } from "./page.js";
 import { numberOf, show, state, stepNamed, valuesOf } from "./state.js";
@@ -6,7 +6,7 @@ import { fit } from "./step.js";
 import { SPLIT, letter } from "./trace.js";
 import { typeset, written } from "./words.js";
 
-const TOLD = [ // a step, and what is said when it is reached, forward and on the way back
+const TOLD = [ // a step, and the texts for its value and for its gradient
   ["E", "Each word has a row of numbers, its embedding.",
     "And at the embeddings: each word learns from where it stood."],
   ["x", "Its position is added, so that order counts.", "Back at the words and positions."],
@@ -29,7 +29,7 @@ const TOLD = [ // a step, and what is said when it is reached, forward and on th
     "Now back. If this number of y grew a little, by how much would the loss?"],
   ["loss", "How far is y from what we wanted? One number."],
 ];
-const PACE = 850; // milliseconds for each: half a minute in all
+const PACE = 850; // milliseconds per picture; the story takes half a minute
 
 const told = () => TOLD.filter(([name]) => stepNamed(name));
 const gradientNamed = name => stepNamed(`d_${SPLIT[state.data.norm][name] ?? name}`);
@@ -53,7 +53,7 @@ function tile(step, kind) {
   return button("step", state.steps.indexOf(step), shown, look);
 }
 
-// A square for each number; the stronger the colour, the larger it is within its step.
+// Draw a square for each number; a stronger colour means a larger number within its step.
 function heat(step, kind) {
   const [G, I, J] = step.shape, values = valuesOf(step);
   const most = Math.max(...values.map(Math.abs).filter(Number.isFinite)) || 1;
@@ -68,7 +68,7 @@ function heat(step, kind) {
   return `<svg viewBox="${box}" aria-hidden="true">${values.map(cell).join("")}</svg>`;
 }
 
-// What is told: the name of a picture, and a text.
+// Return the story: pairs of the name of a picture and a text.
 function story() {
   const L = name => written(numberOf(name), 3);
   const forward = told().map(([name, text]) => [name, name === "loss" ? `${text} L = ${L(name)}.` : text]);
@@ -78,7 +78,7 @@ function story() {
   return [...forward, ...back.filter(([name]) => name), ["", end]];
 }
 
-// One picture after the other is lit, forward, back, and then the step.
+// Highlight one picture after the other: forward pass, backward pass, training step.
 export function tell() {
   const { whole, told } = page, steps = story();
   if (!whole.classList.toggle("telling")) return;

@@ -1,4 +1,4 @@
-// Numbers of one's own: a given one is typed or dragged, all are reset, trained, or drawn from a name.
+// Change given numbers: type or drag one, reset all, train, or draw them from a name.
 
 import { calculate, trained } from "./arithmetic.js";
 import { between, page, upTo } from "./page.js";
@@ -11,7 +11,7 @@ export function touch(cell) {
   drawCell();
 }
 
-// From here on the training is another one: what came after this step of it is gone.
+// Delete the later training steps: they are wrong after a change of a given number.
 export function begin(now = state.training.now) {
   state.training.now = now;
   state.training.past.length = now;
@@ -55,7 +55,7 @@ export function train(count) {
   drawCell();
 }
 
-// Step `now` of the training, as it was: every cell of it can be walked.
+// Open step `now` of the training with the numbers that it had.
 export function openTraining(now) {
   const { training, steps, decimals } = state;
   training.now = between(0, now, training.past.length - 1);
@@ -77,10 +77,10 @@ export function choose(update, rate) {
   begin();
 }
 
-// These are the numbers of the name's worksheet: worksheet.py draws them in the same way, and says why.
+// The numbers are those of the name's worksheet: named_example.py draws them in the same way.
 const DRAWN_FROM = [-1, -0.5, 0, 0, 0, 0, 0.5, 1];
 const WORKSHEET_DECIMALS = 3;
-const FOLDED = { ß: "ss", ς: "σ", ſ: "s" }; // what small letters alone do not make equal
+const FOLDED = { ß: "ss", ς: "σ", ſ: "s" }; // case folding that toLowerCase does not do
 
 function lettersOf(name) {
   const small = name.toLowerCase().replace(/[ßςſ]/g, letter => FOLDED[letter]);
@@ -95,10 +95,10 @@ export async function drawName(name) {
   state.decimals = WORKSHEET_DECIMALS;
   begin(0);
   drawStep();
-  page.name.blur(); // the keys are the player's again
+  page.name.blur(); // from now on, keys control the player
 }
 
-// Integers and halves without end, from a hash of the name.
+// Yield an endless stream of integers and halves, from a hash of the name.
 async function* numbersOf(letters) {
   for (let count = 0; ; count++) {
     const text = new TextEncoder().encode(`${letters} ${count}`);
@@ -107,9 +107,9 @@ async function* numbersOf(letters) {
   }
 }
 
-const undrawn = step => /^(norm|[mv]_|eta$|k$|target$)/.test(step.name); // not drawn from a name
+const undrawn = step => /^(norm|[mv]_|eta$|k$|target$)/.test(step.name); // steps that a name does not change
 
-// All that is trained but the norms; and for the target whole numbers near the output.
+// Draw all parameters except those of the norms, and a target of integers near the output.
 async function draw(numbers) {
   const drawn = state.steps.filter(step => step.given && !undrawn(step)), target = stepNamed("target");
   for (const step of drawn) step.given = await drawArray(numbers, step);
@@ -117,7 +117,7 @@ async function draw(numbers) {
   target.given = (await drawArray(numbers, target)).map((number, i) => Math.round(y[i] + number) + 0);
 }
 
-// A matrix has no row and no column of zeros only.
+// No row and no column of a matrix is all zeros.
 async function drawArray(numbers, step) {
   for (;;) {
     const list = [];
@@ -129,10 +129,10 @@ async function drawArray(numbers, step) {
 
 const columnsOf = ({ shape: [, , J] }, list) => upTo(J).map(j => list.filter((_, i) => i % J === j));
 
-// Of each step by its name.
+// Return the numbers of each step by its name.
 const valuesBy = numbers => Object.fromEntries(state.steps.map(step => [step.name, valuesOf(step, numbers)]));
 
-// Whether the numbers are worth a pencil: nothing vanishes, nothing grows, rounding does no harm.
+// Return whether numbers are neither too small nor too large, and rounding changes no result visibly.
 function isLively() {
   const exact = valuesBy(calculate(state.steps, null));
   const pencil = valuesBy(calculate(state.steps, WORKSHEET_DECIMALS));

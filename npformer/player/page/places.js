@@ -1,4 +1,4 @@
-// Places: from cell to cell, from step to step, and where the address says.
+// Move from cell to cell and from step to step, or to the place in the address of the page.
 
 import { stationOf } from "./belt.js";
 import { showFar } from "./far.js";
@@ -34,7 +34,7 @@ export function moveStation(by) {
   go(opens[between(0, here + by, opens.length - 1)], 0);
 }
 
-export function goToStation(station) { // in the direction in which we are going
+export function goToStation(station) { // in the same pass as the current step
   const way = step => `${isBack(step)} ${isNew(step)}`;
   const there = state.steps.filter(step => stationOf(step) === station);
   const step = there.find(step => way(step) === way(current())) ?? there[0];

@@ -1,4 +1,4 @@
-// The page: its parts in their places, and what keys, mouse and touch do. A page holds one player.
+// Build the page, and handle keys, mouse and touch. A page holds one player.
 
 import { conveyor } from "./belt.js";
 import { showFar, tell } from "./far.js";
@@ -12,7 +12,7 @@ import { answer, drawCell, drawStep, fit, peek, reveal } from "./step.js";
 import { read } from "./words.js";
 import { compare, showYours } from "./yours.js";
 
-// A group of buttons, an action, its key, and what its button says; what stands in [] is on it.
+// A group of buttons, an action, its key, and the label of its button; the text in [] is visible.
 const KEYS = [
   ["move", "first", "Home", "to the [start]", () => go(0, 0)],
   ["move", "stationBack", "PageUp", "[◀◀] one station back", () => moveStation(-1)],
@@ -41,13 +41,13 @@ const ACTIONS = {
   close: () => showYours(false),
   receive: () => { show.received = true; drawCell(); },
 };
-const JUMPS = { // what a click on an element with such data does
+const JUMPS = { // the actions of a click, by the data attribute of the element
   do: name => ACTIONS[name](),
   cell: cell => goToCell(Number(cell)),
   station: station => goToStation(Number(station)),
   step: step => go(Number(step), 0),
 };
-const CHOICES = { // what happens when something was chosen in a field
+const CHOICES = { // the actions of a choice in a form field
   rounding: text => chooseRounding(text === "" ? null : Number(text)),
   name: drawName,
   update: text => choose(text, numberOf("eta")),
@@ -75,7 +75,7 @@ export function start(root, data) {
   }
   page.root = root;
   page.belt.innerHTML = conveyor();
-  page.name.hidden = !data.named || !globalThis.crypto?.subtle; // browsers keep it from some addresses
+  page.name.hidden = !data.named || !globalThis.crypto?.subtle; // some addresses have no crypto.subtle
   listen();
   begin(0);
   drawStep();
@@ -109,7 +109,7 @@ function listen() {
   });
   stage.addEventListener("change", event => edit(cellOf(event), read(event.target.value)));
   for (const [name, choose] of Object.entries(CHOICES)) {
-    const field = page[name], event = field.type === "range" ? "input" : "change"; // a slider at every move
+    const field = page[name], event = field.type === "range" ? "input" : "change"; // a slider: every move
     field.addEventListener(event, () => choose(field.value));
   }
   for (const event of ["pointerdown", "pointermove"]) curve.addEventListener(event, dragOnCurve);
@@ -134,8 +134,8 @@ function actionOf(target, key) {
   if (typing && key === "Escape") return () => target.blur();
   if (target === page.pasted || typing && !["PageUp", "PageDown"].includes(key)) return;
   if (key === "Enter" && (cell ?? station)) return () => jump(target);
-  if (["Enter", " "].includes(key) && target.matches?.("button")) return; // the button's own
-  if (isHidden() && /^[-−0-9.,]$/.test(key)) return void page.guess.focus(); // which then gets the key
+  if (["Enter", " "].includes(key) && target.matches?.("button")) return; // the button handles the key
+  if (isHidden() && /^[-−0-9.,]$/.test(key)) return void page.guess.focus(); // the field gets the key
   if (show.far && key === " ") return tell;
   return KEYS.find(([, , shortcut]) => shortcut === key || shortcut === key.toLowerCase())?.[4];
 }
@@ -146,6 +146,6 @@ function dragOnCurve(event) {
   if (!(event.buttons & 1)) return;
   event.preventDefault();
   const { left, width } = page.curve.getBoundingClientRect(), share = (event.clientX - left) / width;
-  const { min, max } = page.drag; // from the picture's pixels to its numbers
+  const { min, max } = page.drag; // convert the pixels of the picture to numbers
   drag(Number(min) + between(0, share, 1) * (max - min));
 }

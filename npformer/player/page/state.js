@@ -1,4 +1,4 @@
-// The state: what the page knows at a moment. The other files change it, and then draw it.
+// The state of the page. The other modules change it and then draw it.
 
 import { homes, size, stepsOf } from "./trace.js";
 import { writtenAsGiven, written } from "./words.js";
@@ -6,27 +6,27 @@ import { writtenAsGiven, written } from "./words.js";
 /** @typedef {import("./arithmetic.js").Step} Step */
 
 export const state = {
-  data: /** @type {any} */ (null), // what the page was given
+  data: /** @type {any} */ (null), // the data in the page
   steps: /** @type {Step[]} */ ([]),
-  home: /** @type {number[]} */ ([]), // the step of each cell
-  original: "", // the given numbers as they came
+  home: /** @type {number[]} */ ([]), // the index of the step of each cell
+  original: "", // the given numbers at the start, as text
   numbers: /** @type {number[]} */ ([]), // the number of each cell
-  decimals: /** @type {number | null} */ (null), // what every step is rounded to, null for not at all
+  decimals: /** @type {number | null} */ (null), // rounding of every step; null for none
   at: { step: 0, cell: 0 },
-  trail: /** @type {{ step: number, cell: number }[]} */ ([]), // where Backspace leads back to
-  touched: 0, // the given cell along which the loss is drawn
+  trail: /** @type {{ step: number, cell: number }[]} */ ([]), // the places that Backspace returns to
+  touched: 0, // the given cell on the x axis of the loss curve
   update: "sgd",
-  // Of each step of training, the numbers that were given to it and its loss; `now` is the one that is shown.
+  // The given numbers and the loss of each training step; `now` is the index of the step on the screen.
   training: { past: /** @type {{ given: number[][], loss: number }[]} */ ([]), now: 0 },
 };
 
 export const show = {
   arithmetic: true, values: true, predict: false, answered: false, live: true, far: false,
-  received: false, // whether the number of another calculation was asked for
+  received: false, // whether the user asked for the number of the other calculation
 };
 
 export const givens = () => state.steps.map(step => step.given?.slice());
-/** The steps with one of the updates, all numbers as they came. */
+/** Set up the steps with one of the updates, and all numbers as they were at the start. */
 export function lay(update) {
   const steps = stepsOf(state.data, update);
   Object.assign(state, { update, steps, home: homes(steps) });
@@ -40,7 +40,7 @@ export const numberOf = name => state.numbers[stepNamed(name).first];
 export const valuesOf = (step, numbers = state.numbers) => numbers.slice(step.first, step.first + size(step));
 export const digits = () => state.decimals ?? state.data.places;
 export const isHidden = () => (show.predict || markHere()) && !show.answered && !current().given;
-/** Where another calculation has another number: at this cell, or in this step of given numbers. */
+/** Return the mark of this cell, or of this step of given numbers: where another calculation differs. */
 export function markHere() {
   const { name, given } = current();
   return state.data.marks.find(mark => mark.station === name && (given || mark.cell === state.at.cell));
@@ -50,10 +50,10 @@ export function write(cell) {
   return stepOf(cell).given ? writtenAsGiven(value) : written(value, digits());
 }
 
-// The gradient of a given cell, and the given cell of a gradient, of an update, or of what Adam remembers.
+// Return the gradient of a given cell, or the given cell of a gradient, an update or a running mean of Adam.
 export function gradientOf(cell) {
   const step = stepOf(cell), place = cell - step.first;
-  if (step.name === "target") return -state.numbers[stepNamed("d_y").first + place]; // L has y − target in it
+  if (step.name === "target") return -state.numbers[stepNamed("d_y").first + place]; // L has y − target
   const gradient = stepNamed(`d_${step.name}`);
   return gradient && state.numbers[gradient.first + place];
 }

@@ -1,4 +1,4 @@
-// A step and a cell: its equation, its tables, what enters the cell, its arithmetic, and a prediction of it.
+// Show a step and a cell: equation, tables, inputs of the cell, arithmetic, and the user's prediction.
 
 import { drawBelt, drawChips, drawMap } from "./belt.js";
 import { between, button, drawn, later, page } from "./page.js";
@@ -17,14 +17,14 @@ export function drawStep() {
   const around = step.shown.filter(k => k !== value).map(k => table(k, "operand"));
   const beside = value === undefined ? "" : table(value, "value");
   page.stage.innerHTML = around.join("") + beside + table(state.at.step, "result");
-  // Long sums get two lines, for the whole step: nothing moves from cell to cell.
+  // If one cell has a long sum, all cells of the step get two lines, so that nothing moves between cells.
   const lengths = (step.recipes ?? []).map(recipe => arithmetic(recipe, write).length);
   page.sum.classList.toggle("long", Math.max(0, ...lengths) > 100);
   drawCell();
   fit();
 }
 
-// All that may change while a step is on the screen.
+// Update everything that can change while a step is on the screen.
 export function drawCell() {
   const step = current(), { at } = state, parameter = parameterOf(step, at.cell);
   if (!step.given && parameter !== undefined) state.touched = parameter;
@@ -50,7 +50,7 @@ function drawEquation(step) {
     `<h1>${equation}<small>${[name, says].filter(Boolean).join(" · ")}</small></h1>`;
 }
 
-// A step as a figure; the role is "operand", "value" (beside its gradient) or "result".
+// Return a step as a figure; the role is "operand", "value" (next to its gradient) or "result".
 function table(k, role) {
   const step = state.steps[k], shape = step.axes.map(typeset).join(" × ") || "a number";
   const says = step.given || role === "operand" ? shape : `${shape} · the ${role}`;
@@ -60,13 +60,13 @@ function table(k, role) {
     `<div class="heads">${drawn(step.shape[0], g => matrix(step, g, role))}</div></figure>`;
 }
 
-// Room for a step's longest number, so that nothing moves while its boxes are filled.
+// Return the width of a step's longest number, so that nothing moves while numbers appear.
 const widest = step =>
   0.42 + 0.53 * Math.max(...Array.from({ length: size(step) }, (_, i) => write(step.first + i).length));
 
 function matrix(step, g, role) {
   const [G, I, J] = step.shape, sentences = step.rows.length / I;
-  // The words stand before the first matrix of a sentence only.
+  // Only the first matrix of a sentence has words at its rows.
   const worded = step.rows.length ? g % (G / sentences) === 0 : I > 1;
   const head = (scope, words, count, i) =>
     `<th scope="${scope}">${words.length ? escaped(word(words, count, g, G, i)) : i}</th>`;
@@ -104,10 +104,10 @@ function drawCells(step) {
   }
 }
 
-const LEAST = 7.5; // times the size of its letters; with less room there is no strip
+const LEAST = 7.5; // in font sizes; the strip is hidden if it has less space
 
-// The largest letters with which all tables are on the screen: 28 pixels where that is 1280 × 720. What they
-// leave free below is the live strip's, which may take a seventh of their size for it. A narrow page scrolls.
+// Set the largest font size with which all tables fit on the screen: at most 28 pixels at 1280 × 720. The
+// live strip gets the space below; for it, the font may be a seventh smaller. A narrow page scrolls.
 export function fit() {
   const { root, stage, strip } = page, screen = Math.min(innerHeight / 720, innerWidth / 1280);
   root.style.setProperty("--tables", "minmax(0, 1fr)");
@@ -140,7 +140,7 @@ function sumOf(cell) {
 
 function drawSum(step) {
   const { cell: k } = state.at, hidden = isHidden(), place = whereabouts(step, k), cell = step.first + k;
-  const sum = () => hidden ? arithmetic(step.recipes[k], write) : sumOf(cell); // hidden: only what is asked
+  const sum = () => hidden ? arithmetic(step.recipes[k], write) : sumOf(cell); // hidden: without the result
   const line = show.arithmetic && !step.given ? `${sum()} = ` : "";
   const name = `<span>${typeset(letter(step))}<small> ${escaped(place)}</small> = </span>`;
   const left = `${name}<span>${escaped(line)}</span>`;
@@ -151,10 +151,10 @@ function drawSum(step) {
   drawMark(markHere());
   const result = hidden ? "what will stand here?" : write(cell);
   const said = step.given ? `${letter(step)}, given` : spoken(`${letter(step)} ${place}: ${line}${result}`);
-  later("say", 250, () => { page.speaker.textContent = said; }); // of the cell on which the class stays
+  later("say", 250, () => { page.speaker.textContent = said; }); // announce only a cell where the user stays
 }
 
-// A cell in which another calculation differs: both numbers wait to be asked for.
+// A cell where another calculation differs: both numbers are hidden until the user asks for them.
 function drawMark(mark) {
   page.mark.hidden = !mark;
   if (!mark) return;
@@ -163,13 +163,13 @@ function drawMark(mark) {
   page.mark.innerHTML = `Here yours differs: ${isHidden() ? "" : `expected ${expected}, `}${said}`;
 }
 
-// The page's address follows, so that it can be sent to somebody. A frame in a notebook has none.
+// Keep the place in the page's address, so that it can be shared. A frame in a notebook has no address.
 function remember({ name }) {
   const { cell } = state.at, address = `#at=${name}${cell ? `,${cell}` : ""}`;
   if (location.protocol !== "about:") later("address", 300, () => history.replaceState(null, "", address));
 }
 
-// Where an entering number came from, beside it.
+// Show next to an input where it comes from.
 export function peek(event) {
   const td = event.target.closest?.("td.enters"), { peek } = page;
   peek.hidden = !td;
@@ -186,13 +186,13 @@ export function peek(event) {
   peek.style.top = `${below ? spot.bottom + 6 : Math.max(4, spot.top - own.height - 6)}px`;
 }
 
-// A prediction
+// The user's prediction
 
 export function answer() {
   if (page.guess.value.trim() === "") return reveal();
   const value = state.numbers[current().first + state.at.cell];
   page.verdict.textContent = judge(page.guess.value, value, digits());
-  if (page.verdict.textContent.startsWith("R")) reveal(); // right, or but for rounding
+  if (page.verdict.textContent.startsWith("R")) reveal(); // "Right", or "Rounding"
 }
 
 export function reveal() {

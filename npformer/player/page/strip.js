@@ -1,5 +1,5 @@
-// The live strip: who looks at whom, the loss along one given number with the gradient as its tangent, and
-// training: the loss as it falls, or does not.
+// The live strip: the attention weights, the loss as a function of one given number with the gradient as its
+// tangent, and the loss during training.
 
 import { lossAlong } from "./arithmetic.js";
 import { between, drawn, page, picture, room, upTo } from "./page.js";
@@ -8,7 +8,7 @@ import { state, stepNamed, stepOf, valuesOf } from "./state.js";
 import { isNew, letter, rowsOf, whereabouts, word } from "./trace.js";
 import { escaped, typeset, written, writtenAsGiven } from "./words.js";
 
-// Drawn when the browser next draws: keys that come faster do not wait for it.
+// Draw with the browser's next frame, so that fast key presses do not wait.
 let drawing = 0;
 export function drawStrip() {
   drawing ||= requestAnimationFrame(() => {
@@ -20,7 +20,7 @@ export function drawStrip() {
   });
 }
 
-// Each query on the left looks at the keys on the right; the thicker the line, the larger the weight.
+// Draw a line from each query on the left to each key on the right; a thicker line is a larger weight.
 function arcs() {
   const step = stepNamed(isNew(current()) ? "new_attention.weights" : "attention.weights");
   const [G, I] = step.shape, rows = rowsOf(step, valuesOf(step));
@@ -34,7 +34,7 @@ const ROW = 34, FROM = 58, TO = 142;
 
 function looks(step, g, rows) {
   const [G, I] = step.shape, y = i => ROW * (i + 0.6), middle = (FROM + TO) / 2;
-  const nameOf = (words, i) => word(words, I, g, G, i); // the sentence looks at itself
+  const nameOf = (words, i) => word(words, I, g, G, i); // queries and keys have the same words
   const text = (words, x, side) => drawn(I, i =>
     `<text x="${x}" y="${y(i) + 5}" text-anchor="${side}">${brief(nameOf(words, i))}</text>`);
   const line = (weight, i, j) => {
@@ -53,11 +53,11 @@ function looks(step, g, rows) {
 
 const brief = text => escaped(text.length > 7 ? `${text.slice(0, 6)}…` : text);
 
-// The loss along the touched number
+// The loss as a function of the touched number
 
 const POINTS = 49, REACH = 2;
 
-// While one number is dragged, the curve along it stays the same.
+// The curve does not change while its number is dragged.
 let kept = { key: "", values: [], losses: [] };
 function curve() {
   const step = stepOf(state.touched), place = state.touched - step.first, k = state.steps.indexOf(step);
@@ -102,7 +102,7 @@ function curveWithTangent(here, loss, slope, says) {
   return picture(wide, high, says, `${line}${slope === undefined ? "" : tangent}${dot}`);
 }
 
-// Training
+// The loss during training
 
 function drawTraining() {
   const { past, now } = state.training, last = past.length - 1, losses = past.map(({ loss }) => loss);
@@ -117,7 +117,7 @@ function drawTraining() {
   page.fall.innerHTML = fallOf(losses, now);
 }
 
-// The loss by steps; above three times the first one it leaves the picture.
+// Draw the loss of each step; losses above three times the first one are outside the picture.
 function fallOf(losses, now) {
   const [wide, high] = room(page.fall), n = Math.max(losses.length - 1, 1);
   const top = between(1e-9, Math.max(...losses.filter(Number.isFinite)), 3 * losses[0]);

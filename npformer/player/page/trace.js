@@ -1,4 +1,4 @@
-// The trace: its steps out of what the page was given, and what belongs to a step.
+// Make the steps from the data of the page, and find out which steps belong together.
 
 /** @typedef {import("./arithmetic.js").Step} Step */
 /** @typedef {import("./arithmetic.js").Recipe} Recipe */
@@ -7,9 +7,9 @@ export const size = step => step.shape.reduce((product, length) => product * len
 export const isBack = step => step.name.startsWith("d_");
 export const isNew = step => step.name.startsWith("new_");
 export const isUpdate = step => step.section.startsWith("One step");
-export const presses = step => (step.given ? 1 : size(step)); // what is given comes all at once
+export const presses = step => (step.given ? 1 : size(step)); // given numbers appear all at once
 
-// The letter of a step stands left in its equation; a given one has only its name.
+// The symbol of a step is the left side of its equation; a given step has only its name.
 const NAMED = { eta: "η" };
 export function letter(step) {
   const name = /^([mv])_/.exec(step.name)?.[1] ?? step.name.split(".").pop();
@@ -21,7 +21,7 @@ export function cellsOf(recipe) {
   return recipe[0] === "number" ? [] : recipe.slice(1).flatMap(cellsOf);
 }
 
-/** A recipe with another cell in place of each. */
+/** Return a recipe in which each cell is replaced. */
 function changed(recipe, change) {
   if (!Array.isArray(recipe)) return change(recipe);
   return recipe[0] === "number" ? recipe : [recipe[0], ...recipe.slice(1).map(part => changed(part, change))];
@@ -39,7 +39,7 @@ export function stepsOf(data, update) {
     steps.push(named.get(step.name));
     home.push(...Array(size(step)).fill(steps.at(-1)));
   };
-  const again = cell => { // the cell in its place in the second pass
+  const again = cell => { // the corresponding cell of the second pass
     const { name, first } = home[cell], heir = named.get(`new_${name}`);
     return heir ? heir.first + cell - first : cell;
   };
@@ -52,7 +52,7 @@ export function stepsOf(data, update) {
   return steps;
 }
 
-// A step's recipes out of their forms: "" is a cell, given by its distance to the one in the recipe before.
+// Make recipes from forms: "" is a cell, sent as the difference from the cell of the previous recipe.
 function unpacked({ look, forms, form, cells, ...rest }, looks) {
   const step = { ...rest, ...looks[look] };
   if (step.given) return { ...step, given: step.given.slice() };
@@ -68,16 +68,15 @@ function unpacked({ look, forms, form, cells, ...rest }, looks) {
   return { ...step, recipes };
 }
 
-// The step of each cell.
+// Return the index of the step of each cell.
 export const homes = steps => steps.flatMap((step, k) => Array(size(step)).fill(k));
 
-// A + hands its gradient on, both ways as it is: behind a norm that of a is ds, that of f is dt.
+// The gradient of a sum is also the gradient of its summands: in a post-norm block, da is ds and df is dt.
 export const SPLIT = { post: { a: "s", f: "t" }, pre: { a: "h", f: "y" } };
 
-// Tell each step what it `uses` and the tables `shown` with it; a gradient also its `value`, and that value's
-// forward `lines`.
-// What has no gradient of its own (exp, mean, std, …) is only on the way: both look through it, but for the
-// large tables of the attention.
+// Give each step the steps that it `uses` and the tables `shown` with it; a gradient also gets its `value`
+// and the forward `lines` of that value. Steps without a gradient (exp, mean, std, …) are intermediate, so
+// `value` and `lines` skip them, except for the large tables of the attention.
 function relate(steps, norm) {
   const home = homes(steps), used = step => (step.recipes ?? []).flatMap(cellsOf).map(cell => home[cell]);
   for (const step of steps) step.uses = [...new Set(used(step))];
@@ -102,13 +101,13 @@ export function rowsOf({ shape }, list) {
   return list.flatMap((_, i) => (i % J ? [] : [list.slice(i, i + J)]));
 }
 
-// The word of a row or a column i of the matrix g: in a batch each sentence has its own.
+// Return the word of row or column i of matrix g: in a batch, each sentence has different words.
 export function word(words, count, g, matrices, i) {
   const sentences = words.length / count;
   return words[Math.floor(g * sentences / matrices) * count + i];
 }
 
-// "bites, column 2": where in its step a cell stands, counted from 0 as in the lessons.
+// Return the position of a cell within its step, counted from 0 as in the lessons: "bites, column 2".
 export function whereabouts(step, cell) {
   const [G, I, J] = step.shape;
   const g = Math.floor(cell / (I * J)), i = Math.floor(cell / J) % I, j = cell % J;

@@ -1,8 +1,8 @@
-// Words: numbers and recipes as text, equations as HTML, and what is said to a student's number.
+// Write numbers and recipes as text and equations as HTML, and judge the number that a student typed.
 
 import { OPERATIONS, evaluate } from "./arithmetic.js";
 
-const minus = text => text.replace("-", "−"); // the sign, as wide as a plus
+const minus = text => text.replace("-", "−"); // the minus sign, which is as wide as a plus
 
 export function written(value, places) {
   if (value === -Infinity) return "−∞";
@@ -12,7 +12,7 @@ export function written(value, places) {
   return minus(Number(text) === 0 ? text.replace("-", "") : text);
 }
 
-// As it was given; of a number that training has changed, three decimals.
+// Write a given number in full, and a number that training changed with three decimals.
 export function writtenAsGiven(value) {
   const text = String(Number(value.toPrecision(6)));
   return Number.isFinite(value) && text.replace("-", "").length < 7 ? minus(text) : written(value, 3);
@@ -23,12 +23,12 @@ export function read(text) {
   return plain === "" ? NaN : Number(plain);
 }
 
-// What to say to a student's number where `value` stands, written with so many places.
+// Return the feedback to a student's number for `value`, which has so many decimals.
 export function judge(text, value, places) {
   const guess = read(text);
   if (!Number.isFinite(guess)) return "Type a number.";
   const unit = 10 ** -places, far = Math.abs(guess - Number(value.toFixed(places)));
-  const typed = 10 ** -(text.split(/[.,]/)[1] ?? "").trim().length; // what its last digit is worth
+  const typed = 10 ** -(text.split(/[.,]/)[1] ?? "").trim().length; // the value of its last digit
   if (far < unit / 2) return "Right.";
   if (far <= Math.max(3.01 * unit, typed / 2 + unit / 2)) return "Rounding: right but for the last digits.";
   if (value !== 0 && Math.abs(guess + value) < unit) return "Look again: the sign.";
@@ -52,7 +52,7 @@ export function arithmetic(recipe, write, place = "first") {
   return brackets.includes(place) ? `(${written})` : written;
 }
 
-// The same with the sums in it worked out, if there are any: (3 · 1 + 2 · 4) / √2 becomes 11 / √2.
+// Return the arithmetic with calculated sums, if there are any: (3 · 1 + 2 · 4) / √2 becomes 11 / √2.
 export function shorter(recipe, write, numbers, places) {
   if (typeof recipe === "number" || !["/", "*", "sqrt"].includes(recipe[0])) return "";
   const workedOut = part => {
@@ -78,7 +78,7 @@ export const escaped = text => text.replace(/[<>&"]/g, sign => `&#${sign.charCod
 const GREEK = { gamma: "γ", beta: "β", phi: "φ" };
 const PIECES = /(d?)([A-Za-z]+)(?:_([A-Za-z0-9]+))?|\^\(([^)]*)\)|\^(\w+)|ᵀ|[<>&]/g;
 
-// "dW_1 = hᵀ dz" as HTML: letters lean, what follows _ stands below, what follows ^ above.
+// Return an equation as HTML: letters are italic, _ starts a subscript and ^ a superscript.
 export function typeset(text) {
   return text.replace(PIECES, (found, d, word, below, up, power) => {
     if (found === "ᵀ") return "<sup>T</sup>";

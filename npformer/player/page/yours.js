@@ -1,4 +1,4 @@
-// Numbers of another calculation, pasted: the first step that differs is opened, its first wrong cell lit.
+// Compare pasted numbers with the steps: open the first step that differs, and mark its first wrong cell.
 
 import { page } from "./page.js";
 import { open } from "./places.js";
@@ -6,10 +6,10 @@ import { current, show, state, valuesOf } from "./state.js";
 import { drawStep } from "./step.js";
 import { size } from "./trace.js";
 
-// As NumPy prints them, or a list, or a table: a name, "Q", says whose the numbers after it are.
+// The text is NumPy's output, a list or a table. A name, "Q", begins the numbers of a step.
 const WORDS = /[-+−]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+−]?(?:nan|inf)\b|[a-z_][\w.]*/gi;
-const FEWEST = 2; // decimals that count, where all that is pasted are whole numbers
-const HIDDEN = -1e8; // a score below this is as good as −∞
+const FEWEST = 2; // the decimals that are compared if all pasted numbers are integers
+const HIDDEN = -1e8; // a masked score below this number counts as −∞
 
 export function showYours(on = page.paper.hidden) {
   page.paper.hidden = !on;
@@ -37,7 +37,7 @@ function light(step, { cell, received }) {
   drawStep();
 }
 
-// What was pasted: a step and its numbers as they were written, in the order of the calculation.
+// Return the pasted steps with their numbers as text, in the order of the calculation.
 function pasted(text) {
   /** @type {[any, string[]][]} */
   const found = [[current(), []]];
@@ -52,7 +52,7 @@ function pasted(text) {
 
 const wayOf = name => /^(d_|new_)?/.exec(name)[0];
 
-// "z" is "ffn.z", and "d_z" its gradient; a name that two steps have must be whole.
+// "z" is "ffn.z", and "d_z" is its gradient; a name that two steps have must be written in full.
 function stepMeant(name) {
   const way = wayOf(name), last = `.${name.slice(way.length)}`;
   const fits = state.steps.filter(step => wayOf(step.name) === way && step.name.endsWith(last));
