@@ -9,7 +9,7 @@ import pytest
 from codings import CODE, FOLDER, check, codings, plain_answers, reply
 
 from npformer.exercises.bank import bank
-from npformer.exercises.bank.questions import load_mistakes, load_questions, text_of
+from npformer.exercises.bank.questions import load_mistakes, text_of
 from npformer.exercises.probe import run
 
 TOPICS = sorted(path.stem for path in FOLDER.glob("*.txt"))
@@ -84,7 +84,9 @@ def test_every_paragraph_of_the_bank_is_read(name, read):
 
 def test_special_observations_belong_to_existing_exercises():
     known = {(mistake.code, task.id) for task in CODE for mistake in (*task.mistakes, *task.hard)}
-    assert {(code, exercise) for code, mistake in load_mistakes().items() for exercise in mistake.sees_in} <= known
+    assert {
+        (code, exercise) for code, mistake in load_mistakes().items() for exercise in mistake.sees_in
+    } <= known
 
 
 def test_confusion_table_is_up_to_date():
