@@ -1,1 +1,1 @@
-"""Material for a class: slides, worksheets, exams, assignments, the model on one page, copies of the lessons."""
+"""Material for a class: slides, worksheets, exams, assignments, lesson copies, the model on one page."""

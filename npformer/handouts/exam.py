@@ -1,8 +1,8 @@
 """Exams: a paper drawn from the bank of exercises and its key, as a page and as a notebook.
 
 The same seed always draws the same paper. Each length has a fixed number of questions in each of four parts:
-remember, compute, find the bug, derive. Topics alternate. The numbers of a question, and the wrong line of a function,
-are drawn from the seed in the same way as from a student's name.
+remember, compute, find the bug, derive. Topics alternate. The numbers of a question, and the wrong line of a
+function, are drawn from the seed in the same way as from a student's name.
 """
 
 from collections import Counter

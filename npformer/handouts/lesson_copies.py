@@ -1,6 +1,6 @@
 """Find the lesson notebooks, and write copies without outputs for readers and students.
 
-The build of the wheel loads this file on its own, so it imports the rest of the package only inside functions.
+The build of the wheel loads this file without the package, so the package is imported inside functions.
 """
 
 import copy

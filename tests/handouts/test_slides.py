@@ -14,8 +14,16 @@ import pytest
 from npformer import cli
 from npformer.handouts import slides
 from npformer.handouts.lesson_copies import source_of
-from npformer.handouts.slide_pictures import LETTER, LONGEST, large
-from npformer.handouts.slides import Plan, guesses_of, lesson_file, lesson_numbers, plan_of, ran, slides_of
+from npformer.handouts.slide_pictures import LETTER, LONGEST, enlarge
+from npformer.handouts.slides import (
+    Plan,
+    lesson_file,
+    lesson_numbers,
+    make_code_slides,
+    make_slides,
+    parse_plan,
+    read_guesses,
+)
 from npformer.lessons.predictions import answers
 from npformer.player.player_page import play
 
@@ -59,7 +67,7 @@ def command(tmp_path, monkeypatch, capsys):
             file.write_text(json.dumps(lesson))
         (tmp_path / "README.md").write_text("")
         monkeypatch.setattr(slides, "lesson_files", lambda: files)
-        monkeypatch.setattr(slides, "as_page", lambda slides, title, stage: str(slides))
+        monkeypatch.setattr(slides, "format_page", lambda slides, title, stage: str(slides))
         code, said = cli.main(["slides", "--out", str(tmp_path / "deck")]), capsys.readouterr()
         pages = {file.name: file.read_text() for file in sorted(tmp_path.glob("deck/*"))}
         assert said.out == "".join(f"written: {tmp_path / 'deck' / name}\n" for name in pages)
@@ -110,7 +118,7 @@ def test_a_kernel_that_is_not_there_and_a_stop_are_said_in_one_line(command, tmp
 def deck(tmp_path_factory):
     """Of what the lesson was saved with; the tests in a browser run it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slides, "run_on_stage", lambda notebook, name: notebook)
+        patch.setattr(slides, "run_for_slides", lambda notebook, name: notebook)
         return slides.save_slides("1", tmp_path_factory.mktemp("stage") / "deck")
 
 
@@ -123,19 +131,19 @@ def test_the_page_holds_everything_and_asks_nobody(deck):
     assert own.count("<math") > 9 and "$" not in re.sub(r"<(pre|code)\b.*?</\1>", "", own, flags=re.S)
     assert "sin</mi><mspace" in own
     assert own.count('<aside class="notes">') > 20
-    stage = slides.sheets()  # those who wrote what it holds are named
+    stage = slides.read_page_parts()  # those who wrote what it holds are named
     assert page.count(stage["LICENSE"].strip()) == 1 and "free of charge" in stage["LICENSE"]
     assert "markedjs/marked" in stage["notes.js"] and "2018+, MarkedJS (" in page.partition("<html")[0]
 
 
 def test_what_is_not_installed_is_named_with_the_way_to_get_it(tmp_path, capsys, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(slides, "run_on_stage", lambda lesson, name: lesson)
+        patch.setattr(slides, "run_for_slides", lambda lesson, name: lesson)
         patch.setitem(sys.modules, "nbconvert.exporters", None)
         assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
     assert re.search(r"nbconvert.*npformer\[slides\]", capsys.readouterr().err)
     monkeypatch.setattr(sys, "path", [place for place in sys.path if "site-packages" not in place])
-    monkeypatch.delattr(slides, "run_on_stage")  # reveal.js is looked for before a lesson runs
+    monkeypatch.delattr(slides, "run_for_slides")  # reveal.js is looked for before a lesson runs
     assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
     assert 'sphinx-revealjs; to get it: pip install "npformer[slides]"' in capsys.readouterr().err
 
@@ -172,7 +180,7 @@ def small_lesson(**metadata):
 
 def test_question_pause_run_answer():
     notebook = small_lesson(npformer={"known": ["One.", "Two.", "Three."]})
-    first, asked, run, last = slides_of(notebook, PLAN, {"1.1a": "guess: no"})
+    first, asked, run, last = make_slides(notebook, PLAN, {"1.1a": "guess: no"})
     assert (asked.text, asked.then) == ("## Is it?\n\n$$a$$", (f"{slides.ASKED}**Predict.** Equal?",))
     assert run.text == "## It is\n\n```python\nx = 1\nprint(x)\n```" and run.then[0] == "```text\n1\n```"
     assert run.then[1].startswith(f"{slides.ANSWERED}**Answer.** Yes.") and "picture(x)" in run.notes
@@ -183,7 +191,7 @@ def test_question_pause_run_answer():
 
 def test_a_fragment_joins_the_slide_before_it():
     *cells, last = small_lesson()["cells"]
-    _, asked = slides_of(notebook_of(*cells, on_stage(last, "fragment")), Plan({}, []), {})
+    _, asked = make_slides(notebook_of(*cells, on_stage(last, "fragment")), Plan({}, []), {})
     assert [part.rpartition(">")[2][:9] for part in asked.then] == ["**Predict", "```text\n1", "**Answer."]
     assert "x = 1" in asked.notes
 
@@ -198,11 +206,11 @@ def test_a_question_stands_beside_what_it_is_about():
         on_stage(code("picture(x)", shown(PICTURE), reveal="1.1b"), "fragment", cover="30%"),
         on_stage(text(asked, predict="1.1b"), title="Again at a step", station="d_y"),
     ]
-    _, _, again, step, half, back = slides_of(notebook_of(*cells), Plan({}, []), {})
+    _, _, again, step, half, back = make_slides(notebook_of(*cells), Plan({}, []), {})
     assert again.text == f"## Again\n\n{PICTURE}" and again.then == (f"{slides.ASKED}**Predict.** Which?",)
-    assert half.text == f"## Half of it\n\n$$a$$\n\n{slides.pictures_in([PICTURE], '30%')[0]}"
+    assert half.text == f"## Half of it\n\n$$a$$\n\n{slides.cover_pictures([PICTURE], '30%')[0]}"
     assert half.then[0] == again.then[0] and half.then[1].startswith(slides.ANSWERED)
-    frames, (page,) = slides.short_frames([again, step, back])  # one page for both
+    frames, (page,) = slides.share_players([again, step, back])  # one page for both
     assert frames[0] == again and "Which?" in frames[1].then[0] and "live pictures" in frames[1].notes
     opened = re.findall(r'<iframe title="“dog[^"]+" data-page="0" data-at="(.*)"></iframe>', frames[1].text)
     assert opened == ["ffn.z,8"] and 'data-at="d_y"' in frames[2].text
@@ -218,7 +226,7 @@ def test_what_is_printed_is_drawn_and_comes_first_as_boxes_to_fill_in():
     asked = on_stage(text("So.\n\n**Predict.** Which?", predict="1.1a"), title="Which?", ahead="axes")
     answer = on_stage(code("print(x)", printed(TABLE), reveal="1.1a"), title="So", drawn="bars")
     leads_in = on_stage(text("It halves."), "skip")
-    before, after = slides_of(notebook_of(asked, leads_in, answer), Plan({}, []), {})
+    before, after = make_slides(notebook_of(asked, leads_in, answer), Plan({}, []), {})
     assert after.notes.startswith("It halves.") and "halves" not in f"{before}{after.text}{after.then}"
     lines = [re.sub("<[^>]*>", "", line).split() for line in after.text.split("\n")[2:]]
     assert after.text.startswith("## So\n\n") and lines == [
@@ -233,8 +241,8 @@ def test_what_is_printed_is_drawn_and_comes_first_as_boxes_to_fill_in():
     assert before.text.count('class="box"') == 4 and before.then[0].endswith("**Predict.** Which?")
 
     answer["outputs"] = [*answer["outputs"], shown(PICTURE)]  # a picture comes before a table
-    before, *_ = slides_of(notebook_of(asked, answer), Plan({}, []), {})
-    assert before.text.endswith(slides.pictures_in([PICTURE], "0%")[0])  # all of it
+    before, *_ = make_slides(notebook_of(asked, answer), Plan({}, []), {})
+    assert before.text.endswith(slides.cover_pictures([PICTURE], "0%")[0])  # all of it
 
 
 PANELLED = PICTURE.replace(" src", ' data-panels="1.0,5.0,45.0,10.0,90.0 50.0,55.0,95.0,10.0,80.0" src')
@@ -251,39 +259,45 @@ COVERED = {  # left, right, top and bottom in percent, of each
 
 def test_of_a_picture_is_covered_what_is_not_to_be_seen_yet():
     for seen, boxes in COVERED.items():
-        (part,) = slides.pictures_in([PANELLED, "no picture"], seen)
+        (part,) = slides.cover_pictures([PANELLED, "no picture"], seen)
         found = re.findall(r"--left: (.*?); --right: (.*?); --top: (.*?); --bottom: (.*?)\"", part)
         assert part.startswith(PANELLED) and [tuple(map(float, box)) for box in found] == boxes
-        (saved,) = slides.pictures_in([PICTURE], seen)  # which does not say where its panels are
+        (saved,) = slides.cover_pictures([PICTURE], seen)  # which does not say where its panels are
         assert saved.count("--left: 0; --right: 100;") == (seen[:1] in ("a", "1", "2"))
 
 
 def test_squares_have_one_scale_and_words_are_marked():
-    (slide,) = ran(on_stage(code("x", printed("[[ 2. -1.]\n [ 0.5 4.]]")), drawn="squares", code="1-1"))
+    (slide,) = make_code_slides(
+        on_stage(code("x", printed("[[ 2. -1.]\n [ 0.5 4.]]")), drawn="squares", code="1-1")
+    )
     assert "```python\nx\n```" in slide.text
     squares = re.findall(r'<b class="(.*?)" style="--part: (.+?)%">(.+?)</b>', slide.then[0])
     assert squares == [("square", "50", "2."), ("minus square", "25", "-1."), ("square", "12", "0.5"),
                        ("square", "100", "4.")]  # fmt: skip
-    (slide,) = ran(on_stage(code("x", printed("y <pass>, z fail")), drawn="squares", where="fail|pass"))
+    (slide,) = make_code_slides(
+        on_stage(code("x", printed("y <pass>, z fail")), drawn="squares", where="fail|pass")
+    )
     assert slide.text.count('style="--part: 100%"') == 2 and "&lt;<b" in slide.text
-    (slide,) = ran(on_stage(code("x", printed("a 0.0\nb 0.0")), drawn="bars"))
+    (slide,) = make_code_slides(on_stage(code("x", printed("a 0.0\nb 0.0")), drawn="bars"))
     assert slide.text.count("width: 0.00em") == 2
-    assert ran(on_stage(code("if weights: picture(x)"), title="Not here")) == []
-    (slide,) = ran(on_stage(code("x", printed("no number")), drawn="bars"))
-    assert slide.text.endswith(large("no number")) and slide.then == ()
+    assert make_code_slides(on_stage(code("if weights: picture(x)"), title="Not here")) == []
+    (slide,) = make_code_slides(on_stage(code("x", printed("no number")), drawn="bars"))
+    assert slide.text.endswith(enlarge("no number")) and slide.then == ()
 
 
 def test_a_picture_fills_its_slide_and_the_answer_comes_over_it():
-    first, second = ran(code("picture(x)", printed("1"), shown(PICTURE), shown(PICTURE), reveal="1.1a"))
+    first, second = make_code_slides(
+        code("picture(x)", printed("1"), shown(PICTURE), shown(PICTURE), reveal="1.1a")
+    )
     assert PICTURE in first.text and first.then == ()
     assert second.then[0].startswith(f"{slides.ANSWERED}**Answer.")
     slider = {"data": {slides.WIDGET: {}, "text/plain": "interactive(children"}}
-    assert list(slides.parts_of(slider)) == list(slides.parts_of(printed("\n"))) == []
+    assert list(slides.format_output(slider)) == list(slides.format_output(printed("\n"))) == []
 
 
 def test_the_player_has_a_slide_and_its_keys_are_in_the_notes():
     frame = play(at="ffn.z")._repr_html_()
-    (slide,) = ran(code('play(at="ffn.z")', shown(frame)))
+    (slide,) = make_code_slides(code('play(at="ffn.z")', shown(frame)))
     assert slide.text.endswith(frame) and 'play(at="ffn.z")' in slide.notes and "H hides the" in slide.notes
 
 
@@ -300,9 +314,9 @@ def words(text):
 @pytest.mark.parametrize("number", lesson_numbers())
 def test_every_lesson_has_a_deck_that_can_be_shown(number):
     file = lesson_file(number)
-    plan = plan_of(int(number), (file.parent / "README.md").read_text(encoding="utf-8"))
+    plan = parse_plan(int(number), (file.parent / "README.md").read_text(encoding="utf-8"))
     assert 4 < len(plan.minutes) < 20 and sum(plan.minutes.values()) > 40 and len(plan.questions) >= 1
-    found, _ = slides.short_frames(slides_of(json.loads(file.read_text(encoding="utf-8")), plan, {}))
+    found, _ = slides.share_players(make_slides(json.loads(file.read_text(encoding="utf-8")), plan, {}))
     titles = [slide.text.partition("\n")[0] for slide in found]
     assert 25 <= len(found) <= 40 and len(set(titles)) == len(titles)
     assert all(title.startswith("#") and len(title.lstrip("# ")) > 3 for title in titles)
@@ -318,10 +332,10 @@ def test_every_lesson_has_a_deck_that_can_be_shown(number):
 
 def test_each_prediction_of_the_lessons_on_the_page_has_two_wrong_guesses():
     page = lesson_file("1").parent / "guide" / "guesses.md"
-    found = guesses_of(page)
+    found = read_guesses(page)
     lessons = re.findall(r"^## Lesson (\d+)", page.read_text(encoding="utf-8"), flags=re.M)
     assert len(lessons) > 5 and found.keys() == {id for number in lessons for id in answers(int(number))}
     for said in found.values():
         whole = re.findall(r"guess: .+? — shows: .+? — ask: .+\?$", said, flags=re.M)
         assert len(whole) == said.count("guess:") == 2
-    assert guesses_of(page.with_name("none.md")) == {}
+    assert read_guesses(page.with_name("none.md")) == {}

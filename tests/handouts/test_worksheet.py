@@ -214,7 +214,7 @@ def test_a_short_sheet_asks_one_row_a_table_and_says_its_sum(minutes):
     assert hidden.total() == len(boxes_to_fill(blank)) == len(boxes_to_fill(key))
     assert minutes < hidden.total() < 3 * minutes, "a box takes 20 to 60 seconds"
     assert not numbers(blank) - numbers(key) and not any(map(collisions, key))
-    steps = worksheet._sheet(TRACE, minutes)
+    steps = worksheet._make_sheet(TRACE, minutes)
     for step in steps.steps:
         places = np.argwhere(steps.to_find[step.name])
         assert len({tuple(place[:-1]) for place in places}) <= 1
