@@ -148,7 +148,7 @@ def test_an_unfinished_command_is_refused_and_help_is_given(capsys):
             usage = f"usage: npformer {typed.partition('--')[0]}".rstrip()
             assert (said.err if typed in USAGE else said.out).startswith(usage)
     assert said.out == f"npformer {metadata.version('npformer')}\n"
-    parser, _ = cli._parser()
+    parser, _ = cli._make_parser()
     usual = parser.parse_args(["check", "a.py"])
     assert (usual.seconds, usual.megabytes, usual.level, usual.wall) == Limits()[:4]
     assert parser.parse_args(["assignment", "--exercises=a", "--out=b"]).points == 1
@@ -263,7 +263,7 @@ TERMINALS = [
 def test_a_terminal_gets_at_once_the_letters_that_it_has(encoding, other, scores):
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding) if encoding else io.StringIO()
     with redirect_stdout(stream):
-        cli._say("½ 李 ë")
+        cli._print("½ 李 ë")
         assert cli.main(["trace"]) == 0
     text = stream.buffer.getvalue().decode(encoding) if encoding else stream.getvalue()
     assert text.startswith(f"{other}") and scores in text
