@@ -139,7 +139,7 @@ def test_port_page_finds_a_mistake(port_code, capsys, right, wrong, message):
 
 # --- rejected states --------------------------------------------------------------------------------
 
-# The lengths of these arrays determine the sizes. If one is wrong, the error names an array that does not fit.
+# The lengths of these arrays determine the sizes. If one is wrong, the error names a different array.
 SIZE_NAMES = ("norm1.weight", "linear1.bias")
 SHAPE_DAMAGES = ("additional_axis", "shorter", "transposed")
 

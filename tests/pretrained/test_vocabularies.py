@@ -1,4 +1,4 @@
-"""Compare the byte-level vocabulary with the library `tokenizers`, and llama2.c's tokenizer with known ids."""
+"""Compare the byte-level vocabulary with the library `tokenizers`, llama2.c's tokenizer with known ids."""
 
 import json
 import random
