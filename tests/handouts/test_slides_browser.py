@@ -109,7 +109,7 @@ def decks(tmp_path_factory):
 
 
 def make_deck(lesson, folder):
-    """Make the slides of a lesson. Return the file and the records of letters.py: {end of a picture: record}."""
+    """Make the slides of a lesson. Return the file, and the records of letters.py by end of picture."""
     startup = folder / "profile_default" / "startup"
     notes = folder / "notes"
     startup.mkdir(parents=True)
