@@ -455,10 +455,10 @@ def _run_one_page(options: argparse.Namespace) -> Iterator[str]:
 
 def _run_slides(options: argparse.Namespace) -> Iterator[str]:
     """Write the slides of each lesson. If a lesson fails, the others are written, and the exit code is 1."""
-    from npformer.handouts.slides import LessonFails, lesson_file, lesson_numbers, save_slides
+    from npformer.handouts.slides import LessonFails, find_lesson, list_lessons, save_slides
 
-    lessons = options.lesson or list(lesson_numbers())
-    pages = [f"{lesson_file(lesson).stem}.html" for lesson in lessons]
+    lessons = options.lesson or list(list_lessons())
+    pages = [f"{find_lesson(lesson).stem}.html" for lesson in lessons]
     folder = folder_for(options.out, pages)  # checks the lessons and the folder before any lesson is run
     has_failed = False
     for i, lesson in enumerate(lessons, start=1):

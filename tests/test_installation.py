@@ -21,7 +21,7 @@ def test_version_is_the_installed_one(monkeypatch):
     assert installation.version() == "npformer 7.8.9"
 
 
-def test_version_of_a_clone_is_in_the_project_file(monkeypatch):
+def test_version_of_a_clone_is_the_project_version(monkeypatch):
     def raise_not_found(name):
         raise metadata.PackageNotFoundError(name)
 

@@ -25,7 +25,7 @@ dependencies:
 """
 
 
-def assignment_files(
+def make_assignment_files(
     ids: Sequence[str], path: Path, *, points: float = 1.0, format: str = "nbgrader"
 ) -> dict[Path, str]:
     """Make an assignment notebook. For otter-grader, also make the description of its environment.

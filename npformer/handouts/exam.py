@@ -182,7 +182,7 @@ def _find_lesson(task: Task) -> str:
 
 def _list_pool(part: str, n_questions: int, lessons: Sequence[str]) -> list[Task]:
     """Return the exercises to draw from. Raises ValueError if there are too few."""
-    pool = [task for task in bank().values() if part_of(task) == part]
+    pool = [task for task in bank().values() if choose_part(task) == part]
     if lessons:
         pool = [task for task in pool if _find_lesson(task) in lessons]
     if len(pool) < n_questions:
@@ -214,7 +214,7 @@ def _sort_questions(questions: Sequence[Question]) -> list[Question]:
     return sorted(questions, key=sort_key)
 
 
-def part_of(task: Task) -> str:
+def choose_part(task: Task) -> str:
     """Return the part of a paper to which an exercise belongs.
 
     Returns "" for an exercise that is not used: an easy number needs no pencil, so it is nothing to compute.
@@ -244,7 +244,7 @@ print(sum(MARKS[each] for each in right), "of", sum(MARKS.values()), "marks")
 """
 
 
-def exam_notebook(exam: Exam, key: bool = False) -> str:
+def make_exam_notebook(exam: Exam, key: bool = False) -> str:
     """Format a paper as a notebook.
 
     Parameters
@@ -270,7 +270,7 @@ def exam_notebook(exam: Exam, key: bool = False) -> str:
     return format_notebook(cells)
 
 
-def exam_points(exam: Exam) -> str:
+def make_exam_assignment(exam: Exam) -> str:
     """Format the points of a paper as an assignment file, for `npformer grade --assignment`.
 
     Parameters
@@ -291,7 +291,7 @@ def exam_points(exam: Exam) -> str:
 LINE = '<div class="line"></div>'
 
 
-def exam_page(exam: Exam, key: bool = False) -> str:
+def make_exam_page(exam: Exam, key: bool = False) -> str:
     """Format a paper as an HTML page to print.
 
     Parameters
@@ -354,7 +354,7 @@ def _list_gaps(question: Question) -> Iterator[str]:
 # --- the files ------------------------------------------------------------------------------------
 
 
-def exam_files(exam: Exam, folder: Path) -> dict[Path, str]:
+def make_exam_files(exam: Exam, folder: Path) -> dict[Path, str]:
     """Format a paper and its key as pages and as notebooks, and its points as an assignment file.
 
     Parameters
@@ -368,9 +368,9 @@ def exam_files(exam: Exam, folder: Path) -> dict[Path, str]:
         The content of each file. No file is written.
     """
     return {
-        folder / "exam.toml": exam_points(exam),
-        folder / "exam.html": exam_page(exam),
-        folder / "exam.ipynb": exam_notebook(exam),
-        folder / "exam-key.html": exam_page(exam, key=True),
-        folder / "exam-key.ipynb": exam_notebook(exam, key=True),
+        folder / "exam.toml": make_exam_assignment(exam),
+        folder / "exam.html": make_exam_page(exam),
+        folder / "exam.ipynb": make_exam_notebook(exam),
+        folder / "exam-key.html": make_exam_page(exam, key=True),
+        folder / "exam-key.ipynb": make_exam_notebook(exam, key=True),
     }

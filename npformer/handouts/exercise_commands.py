@@ -6,8 +6,8 @@ from pathlib import Path
 
 from npformer.exercises import find_the_bug, list_exercises
 from npformer.exercises import show as show_exercise
-from npformer.handouts.assignments import assignment_files
-from npformer.handouts.exam import draw_exam, exam_files
+from npformer.handouts.assignments import make_assignment_files
+from npformer.handouts.exam import draw_exam, make_exam_files
 from npformer.validation.output_files import folder_for, place_for, write_files
 
 
@@ -28,7 +28,7 @@ def assignment(options: Namespace) -> Iterator[str]:
     """Write an assignment notebook."""
     ids = ids_of(options.exercises)
     notebook = place_for(options.out)
-    yield from _write(assignment_files(ids, notebook, points=options.points, format=options.format))
+    yield from _write(make_assignment_files(ids, notebook, points=options.points, format=options.format))
 
 
 def exam(options: Namespace) -> Iterator[str]:
@@ -37,7 +37,7 @@ def exam(options: Namespace) -> Iterator[str]:
     lessons = []
     if options.lessons:
         lessons = [number.strip().rjust(2, "0") for number in options.lessons.split(",")]
-    files = exam_files(draw_exam(options.seed, options.minutes, lessons), folder)
+    files = make_exam_files(draw_exam(options.seed, options.minutes, lessons), folder)
     for path in files:
         if path.exists() and not options.force:
             raise ValueError(f"{options.out!r} holds {path.name!r}, which stays; --force writes it anew")

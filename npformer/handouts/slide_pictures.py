@@ -71,7 +71,7 @@ def draw_numbers(printed: str, kind: str, where: str, line_width: int, hidden: b
 def _draw_line(
     line: str, matches: Sequence[re.Match[str]], shares: Sequence[float], bar_width: int, hidden: bool
 ) -> str:
-    """Draw one line: squares in the place of the numbers, or bars after the line."""
+    """Draw one line, with squares instead of its numbers or with bars after the line."""
     numbers = []
     bars = []
     for match, share in zip(matches, shares, strict=True):

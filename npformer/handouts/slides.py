@@ -113,7 +113,7 @@ def save_slides(
     ModuleNotFoundError
         If the packages of the extra `slides` are not installed.
     """
-    file = lesson_file(lesson)
+    file = find_lesson(lesson)
     page_parts = read_page_parts()  # before the lesson is run: this raises an error if a package is missing
     notebook = json.loads(file.read_text(encoding="utf-8"))
     try:
@@ -132,21 +132,21 @@ def save_slides(
     return target
 
 
-def lesson_numbers() -> dict[str, Path]:
+def list_lessons() -> dict[str, Path]:
     """Return the notebook of each lesson by its number: {"01": Path(...), …}.
 
-    >>> lesson_numbers()["05"].name
+    >>> list_lessons()["05"].name
     '05_encoder_block.ipynb'
     """
     return {file.name[:2]: file for file in lesson_files() if file.name[:2].isdecimal()}
 
 
-def lesson_file(lesson: str) -> Path:
+def find_lesson(lesson: str) -> Path:
     """Return the notebook of a lesson. The number may lack the leading zero.
 
     Raises ValueError if the lesson does not exist.
     """
-    lessons = lesson_numbers()
+    lessons = list_lessons()
     number = lesson.zfill(2)
     if number not in lessons:
         raise ValueError(f"slides: there is no lesson {lesson!r}; expected one of {', '.join(lessons)}")

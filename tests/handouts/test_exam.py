@@ -12,7 +12,7 @@ import pytest
 from npformer import cli
 from npformer.exercises import list_exercises
 from npformer.exercises.assignment_file import read_assignment
-from npformer.handouts.exam import LENGTHS, draw_exam, exam_files, exam_notebook, exam_page
+from npformer.handouts.exam import LENGTHS, draw_exam, make_exam_files, make_exam_notebook, make_exam_page
 from npformer.validation.output_files import write_files
 
 SEEDS = ("monday", "Tuesday", "ß", "李", "<b>&")
@@ -44,9 +44,9 @@ def test_draw_exam_puts_easy_questions_first(minutes, seed):
 
 
 def test_draw_exam_differs_only_with_the_seed():
-    papers = [exam_notebook(draw_exam(seed)) for seed in SEEDS]
+    papers = [make_exam_notebook(draw_exam(seed)) for seed in SEEDS]
     assert len(set(papers)) == len(SEEDS)
-    assert papers[0] == exam_notebook(draw_exam(" MONDAY "))
+    assert papers[0] == make_exam_notebook(draw_exam(" MONDAY "))
 
 
 def test_draw_exam_draws_the_numbers_from_the_seed():
@@ -79,14 +79,14 @@ def run_notebook(notebook):
 
 @pytest.mark.parametrize("seed", SEEDS[:3])
 def test_exam_notebook_key_gets_all_points(seed):
-    key = exam_notebook(draw_exam(seed, 90), key=True)
+    key = make_exam_notebook(draw_exam(seed, 90), key=True)
     assert run_notebook(key).splitlines()[-1] == "90 of 90 marks"
 
 
 @pytest.mark.parametrize("seed", SEEDS[:3])
 def test_exam_notebook_unanswered_gets_no_points(seed):
     exam = draw_exam(seed, 90)
-    paper = exam_notebook(exam)
+    paper = make_exam_notebook(exam)
     nbformat.validate(json.loads(paper))
     assert run_notebook(paper).splitlines()[-1] == "0 of 90 marks"
     bugs = [question for question in exam.questions if question.part == "Find the bug"]
@@ -95,7 +95,7 @@ def test_exam_notebook_unanswered_gets_no_points(seed):
 
 def test_check_uses_the_numbers_of_the_paper(tmp_path):
     """The name of the student does not change the numbers."""
-    write_files(exam_files(draw_exam("monday 李", 20), tmp_path))
+    write_files(make_exam_files(draw_exam("monday 李", 20), tmp_path))
     key = tmp_path / "exam-key.ipynb"
     key.write_text(
         key.read_text(encoding="utf-8").replace('student = \\"\\"', 'student = \\"Ada\\"'), encoding="utf-8"
@@ -109,7 +109,7 @@ def test_check_uses_the_numbers_of_the_paper(tmp_path):
 @pytest.mark.parametrize("key", [False, True])
 def test_exam_page_has_every_question(key):
     exam = draw_exam(SEEDS[-1], 90)
-    page = exam_page(exam, key)
+    page = make_exam_page(exam, key)
     assert page.count("<section>") == page.count("</section>") == len(exam.questions)
     assert "<b>" not in page  # the seed is escaped
     assert all(question.text in unescape(page) for question in exam.questions)
@@ -117,7 +117,7 @@ def test_exam_page_has_every_question(key):
 
 def test_exam_page_has_no_answers():
     exam = draw_exam(SEEDS[-1], 90)
-    page = exam_page(exam)
+    page = make_exam_page(exam)
     text = unescape(page)
     assert "Name: ___" in text and "lesson 0" not in text and "☒" not in text
     assert not any(question.answer in text for question in exam.questions if question.part == "Derive")
@@ -127,7 +127,7 @@ def test_exam_page_has_no_answers():
 
 def test_exam_page_key_has_every_answer():
     exam = draw_exam(SEEDS[-1], 90)
-    page = exam_page(exam, key=True)
+    page = make_exam_page(exam, key=True)
     text = unescape(page)
     assert "Name: ___" not in text and "lesson 0" in text and "☒" in text
     for question in exam.questions:

@@ -17,8 +17,8 @@ from npformer.handouts.lesson_copies import source_of
 from npformer.handouts.slide_pictures import LETTER, LONGEST, enlarge
 from npformer.handouts.slides import (
     Plan,
-    lesson_file,
-    lesson_numbers,
+    find_lesson,
+    list_lessons,
     make_code_slides,
     make_slides,
     parse_plan,
@@ -177,7 +177,7 @@ def test_extra_slides_has_every_imported_package():
     extras = project["project"]["optional-dependencies"]
     listed = extras["slides"] + extras["plots"] + extras["pretrained"]  # lesson 8 says how to get its weights
     names = {re.split(r"[>=]", line)[0] for line in listed} | {"numpy", "npformer"}
-    files = [lesson_file(number) for number in slides.lesson_numbers()]
+    files = [find_lesson(number) for number in slides.list_lessons()]
     cells = [cell for file in files for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]]
     code = "\n".join(source_of(cell) for cell in cells if cell["cell_type"] == "code")
     wanted = set(re.findall(r"^(?:import|from) (\w+)", code, flags=re.M)) - sys.stdlib_module_names
@@ -367,7 +367,7 @@ def test_format_output_ignores_sliders_and_empty_lines():
     assert list(slides.format_output(make_printed_output("\n"))) == []
 
 
-def test_make_code_slides_player_keys_are_in_the_notes():
+def test_make_code_slides_notes_have_player_keys():
     frame = play(at="ffn.z")._repr_html_()
     (slide,) = make_code_slides(make_code_cell('play(at="ffn.z")', make_html_output(frame)))
     assert slide.text.endswith(frame) and 'play(at="ffn.z")' in slide.notes and "H hides the" in slide.notes
@@ -383,9 +383,9 @@ def count_words(text):
     return len(re.findall(r"\S*\w\S*", re.sub(r"\$\$.*?\$\$|\$[^$]*\$", "x", text, flags=re.S)))
 
 
-@pytest.mark.parametrize("number", lesson_numbers())
+@pytest.mark.parametrize("number", list_lessons())
 def test_slides_of_every_lesson_are_readable(number):
-    file = lesson_file(number)
+    file = find_lesson(number)
     plan = parse_plan(int(number), (file.parent / "README.md").read_text(encoding="utf-8"))
     assert 4 < len(plan.minutes) < 20 and sum(plan.minutes.values()) > 40 and len(plan.questions) >= 1
     found, _ = slides.share_players(make_slides(json.loads(file.read_text(encoding="utf-8")), plan, {}))
@@ -403,7 +403,7 @@ def test_slides_of_every_lesson_are_readable(number):
 
 
 def test_read_guesses_finds_two_per_prediction():
-    page = lesson_file("1").parent / "guide" / "guesses.md"
+    page = find_lesson("1").parent / "guide" / "guesses.md"
     found = read_guesses(page)
     lessons = re.findall(r"^## Lesson (\d+)", page.read_text(encoding="utf-8"), flags=re.M)
     assert len(lessons) > 5 and found.keys() == {id for number in lessons for id in answers(int(number))}
@@ -413,5 +413,5 @@ def test_read_guesses_finds_two_per_prediction():
 
 
 def test_read_guesses_without_a_page_is_empty():
-    page = lesson_file("1").parent / "guide" / "guesses.md"
+    page = find_lesson("1").parent / "guide" / "guesses.md"
     assert read_guesses(page.with_name("none.md")) == {}
