@@ -325,14 +325,18 @@ def _add_grade(commands: Commands) -> None:
         metavar="id=A,name=B",
         default="",
     )
+    _add_report_options(grade)
+    grade.add_argument("--resume", help="go on with a run that was interrupted", action="store_true")
+    _add_workers(grade)
+    _add_grading_options(grade)
+
+
+def _add_report_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument("--html", help="a page on the class; it prints on two sheets", metavar="FILE")
     grade.add_argument("--feedback", help="a Markdown file for each student, to send back", metavar="FOLDER")
     grade.add_argument(
         "--anonymous", help="numbers in the place of names; the key says whose they are", metavar="KEY.csv"
     )
-    grade.add_argument("--resume", help="go on with a run that was interrupted", action="store_true")
-    _add_workers(grade)
-    _add_grading_options(grade)
 
 
 def _add_workers(command: argparse.ArgumentParser) -> None:

@@ -34,9 +34,8 @@ def assignment(options: Namespace) -> Iterator[str]:
 def exam(options: Namespace) -> Iterator[str]:
     """Write an exam and its key. Without --force, no file is overwritten."""
     folder = folder_for(options.out)
-    lessons = []
-    if options.lessons:
-        lessons = [number.strip().rjust(2, "0") for number in options.lessons.split(",")]
+    numbers = options.lessons.split(",") if options.lessons else []
+    lessons = [number.strip().rjust(2, "0") for number in numbers]
     files = make_exam_files(draw_exam(options.seed, options.minutes, lessons), folder)
     for path in files:
         if path.exists() and not options.force:

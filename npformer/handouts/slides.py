@@ -293,10 +293,8 @@ def make_subject(cell: dict[str, Any], before: Sequence[Slide], coming: dict[str
     ahead = named(cell, "ahead")
     if ahead and coming:
         shown = list_outputs(coming, hidden=True)
-        for part in (*cover_pictures(shown, ahead), *shown):
-            if part.startswith("<"):
-                return part
-        return ""
+        elements = [part for part in (*cover_pictures(shown, ahead), *shown) if part.startswith("<")]
+        return elements[0] if elements else ""
     heading = f"## {named(cell, 'again')}\n"
     pictures = []
     for slide in before:
@@ -487,12 +485,10 @@ def list_formulas(text: str) -> str:
     >>> list_formulas("so\\n$$a\\n\\\\qquad b$$\\nfollows")
     '$$a$$\\n\\n$$b$$'
     """
-    formulas = []
+    formulas: list[str] = []
     for displayed in re.findall(r"\$\$(.+?)\$\$", text, flags=re.S):
-        for part in re.split(r"(?:\\qquad|\\quad)+", displayed):
-            if part.strip():
-                formulas.append(f"$${part.strip()}$$")
-    return "\n\n".join(formulas)
+        formulas += re.split(r"(?:\\qquad|\\quad)+", displayed)
+    return "\n\n".join(f"$${formula.strip()}$$" for formula in formulas if formula.strip())
 
 
 def find_title(notebook: dict[str, Any]) -> str:

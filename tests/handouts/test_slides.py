@@ -218,6 +218,11 @@ def test_make_slides_question_run_answer():
     assert all("**Why?** Because." in slide.notes for slide in (first, last))
 
 
+def test_make_slides_without_metadata_has_a_title():
+    (slide,) = make_slides(make_notebook(make_text_cell("# 1. Where?\n\nHere.")), Plan({}, []), {})
+    assert slide.text == "# 1. Where?"
+
+
 def test_make_slides_fragment_joins_the_slide_before():
     *cells, last = make_small_lesson()["cells"]
     _, asked = make_slides(make_notebook(*cells, put_on_slide(last, "fragment")), Plan({}, []), {})
