@@ -1,4 +1,4 @@
-"""`python -m npformer` is the command `npformer`."""
+"""Run the command `npformer` as `python -m npformer`."""
 
 import sys
 

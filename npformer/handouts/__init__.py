@@ -1,1 +1,1 @@
-"""What a teacher hands out: slides, worksheets, exams, assignments, the model on one page, lesson copies."""
+"""Material for a class: slides, worksheets, exams, assignments, lesson copies, the model on one page."""

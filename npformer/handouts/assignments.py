@@ -1,7 +1,7 @@
-"""Notebooks to hand out: chosen exercises with places for answers, and tests for nbgrader or otter-grader.
+"""Assignment notebooks: chosen exercises with cells for the answers, and tests for nbgrader or otter-grader.
 
-A test is `check("pe.table", pe_table).raise_if_wrong()`. It raises an AssertionError with the feedback as its
-message, and both tools show that message to the student.
+A test is `check("pe.table", pe_table).raise_if_wrong()`. For a wrong answer it raises an AssertionError with
+the feedback as its message, and both tools show that message to the student.
 """
 
 import json
@@ -25,28 +25,52 @@ dependencies:
 """
 
 
-def assignment_files(
+def make_assignment_files(
     ids: Sequence[str], path: Path, *, points: float = 1.0, format: str = "nbgrader"
 ) -> dict[Path, str]:
-    """The notebook's text; for otter-grader also what it asks for of an environment.
+    """Make an assignment notebook. For otter-grader, also make the description of its environment.
 
-    Raises ValueError for another suffix than .ipynb, and for points below 0.
+    Parameters
+    ----------
+    ids : sequence of str
+        The ids of the exercises, in the order of the notebook.
+    path : Path
+        The notebook's path, which ends in .ipynb.
+    points : float
+        The points of each exercise, 0 or more.
+    format : str
+        "nbgrader" or "otter".
+
+    Returns
+    -------
+    files : dict of Path to str
+        The content of each file. No file is written.
+
+    Raises
+    ------
+    ValueError
+        If the path has a different suffix or the points are out of range.
     """
     if path.suffix != ".ipynb":
         raise ValueError(f"{path.name!r} should end in .ipynb")
     if not 0 <= points < 1e6:
         raise ValueError("expected points of 0 or more")
-    exercises = [each for exercise_id in ids for each in list_exercises() if each.id == exercise_id]
-    worth = int(points) if points == int(points) else points
+    by_id = {exercise.id: exercise for exercise in list_exercises()}
+    exercises = [by_id[exercise_id] for exercise_id in ids if exercise_id in by_id]
+    if points == int(points):
+        points = int(points)  # written as 2, not as 2.0
     if format == "nbgrader":
-        return {path: notebook_of(_for_nbgrader(exercises, worth))}
-    return {path: notebook_of(_for_otter(exercises, worth)), path.with_name("environment.yml"): ENVIRONMENT}
+        return {path: format_notebook(_make_nbgrader_cells(exercises, points))}
+    return {
+        path: format_notebook(_make_otter_cells(exercises, points)),
+        path.with_name("environment.yml"): ENVIRONMENT,
+    }
 
 
-def notebook_of(cells: Sequence[Cell]) -> str:
-    """The text of a notebook's file."""
+def format_notebook(cells: Sequence[Cell]) -> str:
+    """Return the content of the .ipynb file with these cells."""
     notebook = {
-        "cells": [{**each, "id": f"cell-{i:03}"} for i, each in enumerate(cells)],
+        "cells": [{**cell, "id": f"cell-{i:03}"} for i, cell in enumerate(cells)],
         "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
         "nbformat": 4,
         "nbformat_minor": 5,
@@ -54,48 +78,64 @@ def notebook_of(cells: Sequence[Cell]) -> str:
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
-def cell(kind: str, text: str, **metadata: Any) -> Cell:
-    """A markdown, code or raw cell."""
-    rest: Cell = {"execution_count": None, "outputs": []} if kind == "code" else {}
-    return {"cell_type": kind, "metadata": metadata, "source": text.splitlines(keepends=True), **rest}
+def make_cell(cell_type: str, text: str, **metadata: Any) -> Cell:
+    """Make a "markdown", "code" or "raw" cell."""
+    cell: Cell = {"cell_type": cell_type, "metadata": metadata, "source": text.splitlines(keepends=True)}
+    if cell_type == "code":
+        cell["execution_count"] = None
+        cell["outputs"] = []
+    return cell
 
 
-def _task(exercise: Exercise) -> str:
-    """The exercise's text, in which each line stands by itself, and the name of its answer."""
-    first, *lines = str(show(exercise.id)).splitlines()
-    under = "" if exercise.kind == "code" else f" under the name `{exercise.name}`"
-    return "\n\n".join([f"### {first}", *lines[:-1], f"{lines[-1].rstrip('.')}{under}."])
+def _format_task(exercise: Exercise) -> str:
+    """Return the exercise as Markdown, each line as a paragraph, with the name that its answer must have."""
+    title, *lines, last_line = str(show(exercise.id)).splitlines()
+    answer_name = "" if exercise.kind == "code" else f" under the name `{exercise.name}`"
+    return "\n\n".join([f"### {title}", *lines, f"{last_line.rstrip('.')}{answer_name}."])
 
 
-def _stub(exercise: Exercise, body: str, value: str) -> str:
-    """The place for the answer: a function's body, or a value."""
+def _make_stub(exercise: Exercise, body: str, value: str) -> str:
+    """Return the code in which the student writes the answer: a function with this body, or this value."""
     if exercise.kind == "code":
         return f"def {exercise.name}({exercise.signature}):\n{body}"
     return f"{exercise.name} = {value}"
 
 
-BEGIN, END = "### BEGIN SOLUTION\n", "### END SOLUTION\n"  # nbgrader takes out what is between
+# --- nbgrader ---------------------------------------------------------------------------------------
+
+BEGIN = "### BEGIN SOLUTION\n"  # nbgrader removes the lines between BEGIN and END
+END = "### END SOLUTION\n"
 IMPORTS = "import numpy as np\n\nfrom npformer.exercises import check\n"
 
 
-def _for_nbgrader(exercises: Sequence[Exercise], points: float) -> list[Cell]:
-    cells = [cell("markdown", "# Assignment"), cell("code", IMPORTS, **_mark("imports", locked=True))]
-    for each in exercises:
-        answer = _stub(each, f"    {BEGIN}    raise NotImplementedError\n    {END}", "None\n")
-        answer = answer if each.kind == "code" else f"{BEGIN}{answer}{END}"
-        test = f'check("{each.id}", {each.name}).raise_if_wrong()\n'
-        cells += [
-            cell("markdown", _task(each), **_mark(f"task_{each.name}", locked=True)),
-            cell("code", answer, **_mark(f"answer_{each.name}", solution=True)),
-            cell("code", test, **_mark(f"test_{each.name}", grade=True, locked=True, points=points)),
-        ]
+def _make_nbgrader_cells(exercises: Sequence[Exercise], points: float) -> list[Cell]:
+    """Make the cells of the notebook: for each exercise its task, its answer and its test."""
+    cells = [
+        make_cell("markdown", "# Assignment"),
+        make_cell("code", IMPORTS, **_make_nbgrader_metadata("imports", locked=True)),
+    ]
+    for exercise in exercises:
+        name = exercise.name
+        answer = _make_stub(exercise, f"    {BEGIN}    raise NotImplementedError\n    {END}", "None\n")
+        if exercise.kind != "code":
+            answer = f"{BEGIN}{answer}{END}"
+        test = f'check("{exercise.id}", {name}).raise_if_wrong()\n'
+        task_metadata = _make_nbgrader_metadata(f"task_{name}", locked=True)
+        answer_metadata = _make_nbgrader_metadata(f"answer_{name}", solution=True)
+        test_metadata = _make_nbgrader_metadata(f"test_{name}", grade=True, locked=True, points=points)
+        cells.append(make_cell("markdown", _format_task(exercise), **task_metadata))
+        cells.append(make_cell("code", answer, **answer_metadata))
+        cells.append(make_cell("code", test, **test_metadata))
     return cells
 
 
-def _mark(name: str, **more: Any) -> dict[str, Any]:
-    fixed = {"grade": False, "grade_id": name, "locked": False, "schema_version": 3, "solution": False}
-    return {"nbgrader": {**fixed, "task": False, **more}}
+def _make_nbgrader_metadata(name: str, **changes: Any) -> dict[str, Any]:
+    """Return the metadata by which nbgrader recognizes a cell."""
+    defaults = {"grade": False, "grade_id": name, "locked": False, "schema_version": 3, "solution": False}
+    return {"nbgrader": {**defaults, "task": False, **changes}}
 
+
+# --- otter-grader -----------------------------------------------------------------------------------
 
 CONFIG = f"""\
 # ASSIGNMENT CONFIG
@@ -105,25 +145,31 @@ autograder_files: [{WHEEL}]
 tests:
     ok_format: false
 """
-QUESTION = """\
-def test_{0}({0}):
+TEST = """\
+def test_{name}({name}):
     from npformer.exercises import check
-    check("{1}", {0}).raise_if_wrong()
+    check("{id}", {name}).raise_if_wrong()
 """
 
 
-def _for_otter(exercises: Sequence[Exercise], points: float) -> list[Cell]:
-    pieces = [("raw", CONFIG), ("markdown", "# Assignment"), ("code", "import numpy as np\n")]
-    for each in exercises:
-        pieces += [
-            ("raw", f"# BEGIN QUESTION\nname: {each.name}\npoints: {points}\n"),
-            ("markdown", _task(each)),
-            ("raw", "# BEGIN SOLUTION"),
-            ("code", _stub(each, "    ... # SOLUTION\n", "None # SOLUTION\n")),
-            ("raw", "# END SOLUTION"),
-            ("raw", "# BEGIN TESTS"),
-            ("code", QUESTION.format(each.name, each.id)),
-            ("raw", "# END TESTS"),
-            ("raw", "# END QUESTION"),
+def _make_otter_cells(exercises: Sequence[Exercise], points: float) -> list[Cell]:
+    """Make the cells of the notebook. Raw cells mark the questions, solutions and tests."""
+    cells = [
+        make_cell("raw", CONFIG),
+        make_cell("markdown", "# Assignment"),
+        make_cell("code", "import numpy as np\n"),
+    ]
+    for exercise in exercises:
+        solution = _make_stub(exercise, "    ... # SOLUTION\n", "None # SOLUTION\n")
+        cells += [
+            make_cell("raw", f"# BEGIN QUESTION\nname: {exercise.name}\npoints: {points}\n"),
+            make_cell("markdown", _format_task(exercise)),
+            make_cell("raw", "# BEGIN SOLUTION"),
+            make_cell("code", solution),
+            make_cell("raw", "# END SOLUTION"),
+            make_cell("raw", "# BEGIN TESTS"),
+            make_cell("code", TEST.format(name=exercise.name, id=exercise.id)),
+            make_cell("raw", "# END TESTS"),
+            make_cell("raw", "# END QUESTION"),
         ]
-    return [cell(kind, text) for kind, text in pieces]
+    return cells

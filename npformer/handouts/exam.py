@@ -1,7 +1,8 @@
-"""Exams: a paper drawn from the bank, the same for the same seed, and its key, for pencil and notebook.
+"""Exams: a paper drawn from the bank of exercises and its key, as a page and as a notebook.
 
-Each length has its number of questions to remember, to compute, to find the bug and to derive; topics take
-turns. A number, or a function's wrong line, is drawn for the seed as it is for a student's name.
+The same seed always draws the same paper. Each length has a fixed number of questions in each of four parts:
+remember, compute, find the bug, derive. Topics alternate. The numbers of a question, and the wrong line of a
+function, are drawn from the seed in the same way as from a student's name.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from npformer.exercises.assignment_file import WHOLE, Assignment, written
 from npformer.exercises.bank import bank
 from npformer.exercises.find_the_bug import bug_of, under_its_name
 from npformer.exercises.task import RIGHT, Choice, Code, Numbers, Task, Truth, generator
-from npformer.handouts.assignments import cell, notebook_of
+from npformer.handouts.assignments import format_notebook, make_cell
 from npformer.handouts.paper import paper
 from npformer.handouts.worksheet import KEY
 from npformer.lessons.named_example import letters_of
@@ -26,11 +27,11 @@ REMEMBER, COMPUTE, BUG, DERIVE = "Remember", "Compute", "Find the bug", "Derive"
 
 
 class Part(NamedTuple):
-    """One part of a paper: a mark is a minute."""
+    """One part of a paper."""
 
-    marks: int
-    room: int  # lines to write on
-    asks: str
+    points: int  # of each question; a point is a minute
+    n_lines: int  # to write on
+    instruction: str
 
 
 PARTS = {
@@ -39,47 +40,75 @@ PARTS = {
     BUG: Part(5, 1, "One line of this function is not right: which (2 marks), and what should it be (3)?"),
     DERIVE: Part(8, 6, "Derive it by hand (4 marks), then write it in lines of NumPy (4)."),
 }
-LENGTHS = {  # minutes: how many questions of each part
-    minutes: dict(zip(PARTS, many, strict=True))
-    for minutes, many in {20: (4, 1, 1, 1), 45: (7, 4, 2, 2), 90: (13, 11, 4, 3)}.items()
+LENGTHS = {  # minutes: the number of questions of each part
+    20: {REMEMBER: 4, COMPUTE: 1, BUG: 1, DERIVE: 1},
+    45: {REMEMBER: 7, COMPUTE: 4, BUG: 2, DERIVE: 2},
+    90: {REMEMBER: 13, COMPUTE: 11, BUG: 4, DERIVE: 3},
 }
 
 
 class Question(NamedTuple):
-    """One exercise of the bank as this paper asks it; pages and notebooks are made of these words."""
+    """One exercise of the bank as a question of a paper. Pages and notebooks consist of these texts."""
 
     task: Task
     part: str
-    text: str  # what is asked, with the seed's numbers
-    options: list[str]  # what can be chosen
-    given: str  # a notebook's cell, which waits for the answer
-    solved: str  # or has it
+    text: str  # the question, with the numbers of the seed
+    options: list[str]  # to choose from
+    given: str  # the notebook's cell, with a gap for the answer
+    solved: str  # the same cell with the answer
     answer: str  # on paper
 
 
-def _question(task: Task, part: str, seed: str) -> Question:
-    text, *options = (line.strip() for line in task.lines(seed))
+# --- from an exercise to a question -----------------------------------------------------------------
+
+
+def _make_question(task: Task, part: str, seed: str) -> Question:
+    """Make the question of an exercise, with the numbers of the seed."""
     if isinstance(task, Code):
-        right, bug = under_its_name(task, task.solution), bug_of(task, seed)
-        if part == DERIVE:
-            stub = f"def {task.name}({task.signature}):\n    raise NotImplementedError\n"
-            return Question(task, part, text, [], stub, right, right)
-        text, line = f"What the function is for: {text}", f"Line {bug.line} should be:\n{bug.right}"
-        return Question(task, part, text, [], bug.text, bug.mended(), line)
-    if isinstance(task, Numbers):
-        answer = np.round(task.posed(seed).answer, task.decimals or 6).tolist()
-    elif isinstance(task, Truth):
-        answer, options = task.right, ["True", "False"]
-    else:
-        assert isinstance(task, Choice)
-        answer = LETTERS[list(task.options.values()).index(RIGHT)]
+        return _make_code_question(task, part, seed)
+    text, *options = _list_lines(task, seed)
+    if isinstance(task, Truth):
+        options = ["True", "False"]
+    answer = _find_answer(task, seed)
     solved = f"{task.name} = {answer!r}\n"
     return Question(task, part, text, options, f"{task.name} = None\n", solved, str(answer))
 
 
-def _worth(part: str) -> str:
-    marks = PARTS[part].marks
-    return f"{marks} mark{'s' * (marks > 1)}"
+def _make_code_question(task: Code, part: str, seed: str) -> Question:
+    """Make a question about a function: derive its body, or find its wrong line."""
+    text = _list_lines(task, seed)[0]
+    if part == DERIVE:
+        solution = under_its_name(task, task.solution)
+        stub = f"def {task.name}({task.signature}):\n    raise NotImplementedError\n"
+        return Question(task, part, text, [], stub, solution, solution)
+    bug = bug_of(task, seed)
+    purpose = f"What the function is for: {text}"
+    answer = f"Line {bug.line} should be:\n{bug.right}"
+    return Question(task, part, purpose, [], bug.text, bug.mended(), answer)
+
+
+def _list_lines(task: Task, seed: str) -> list[str]:
+    return [line.strip() for line in task.lines(seed)]
+
+
+def _find_answer(task: Task, seed: str) -> object:
+    """Return the correct answer to an exercise that does not ask for code."""
+    if isinstance(task, Numbers):
+        decimals = task.decimals or 6
+        return np.round(task.posed(seed).answer, decimals).tolist()
+    if isinstance(task, Truth):
+        return task.right
+    assert isinstance(task, Choice)
+    return LETTERS[list(task.options.values()).index(RIGHT)]
+
+
+def _format_points(part: str) -> str:
+    """Return the points of a question of this part, such as "3 marks"."""
+    points = PARTS[part].points
+    return "1 mark" if points == 1 else f"{points} marks"
+
+
+# --- the paper --------------------------------------------------------------------------------------
 
 
 class Exam(NamedTuple):
@@ -91,45 +120,105 @@ class Exam(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What stands above it."""
-        return f"Exam, {self.minutes} minutes, {sum(PARTS[each.part].marks for each in self.questions)} marks"
+        """The heading of the paper."""
+        points = sum(PARTS[question.part].points for question in self.questions)
+        return f"Exam, {self.minutes} minutes, {points} marks"
 
 
 def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam:
-    """The paper of a seed: topics take turns, easy questions come first. Lessons are such as "03".
+    """Draw the paper of a seed. Topics alternate, and easy questions come first.
 
-    Raises ValueError for an empty seed, another length, and lessons that have too few exercises for it.
+    Parameters
+    ----------
+    seed : str
+        Any word. Upper and lower case are the same seed.
+    minutes : int
+        20, 45 or 90.
+    lessons : sequence of str
+        The numbers of the lessons that teach the exercises, such as "03". All lessons if empty.
 
+    Returns
+    -------
+    exam : Exam
+
+    Raises
+    ------
+    ValueError
+        If the seed is empty, if minutes is a different number, or if a lesson does not exist or the lessons
+        have too few exercises.
+
+    Examples
+    --------
     >>> Counter(question.part for question in draw_exam("monday", 20).questions)["Remember"]
     4
     """
     letters = letters_of("draw_exam", seed)
     if minutes not in LENGTHS:
         raise ValueError(f"{minutes} minutes; expected one of {', '.join(map(str, LENGTHS))}")
-    known = {task.teach[:2] for task in bank().values()}
-    if unknown := [number for number in lessons if number not in known]:
-        raise ValueError(f"there is no lesson {unknown[0]!r}; expected some of {', '.join(sorted(known))}")
+    _check_lessons(lessons)
     rng = generator(f"exam of {minutes} minutes@{letters}")
-    topics, questions = Counter[str](), list[Question]()
-    for part, many in reversed(LENGTHS[minutes].items()):
-        pool = [task for task in bank().values() if part_of(task) == part]
-        pool = [task for task in pool if not lessons or task.teach[:2] in lessons]
-        if len(pool) < many:
-            few = f"of lessons {', '.join(lessons)} there are {len(pool)}"
-            raise ValueError(f"{many} questions are due under {part!r}; {few}: choose more lessons")
-        pool = [pool[i] for i in rng.permutation(len(pool))]
-        for _ in range(many):
-            task = min(pool, key=lambda task: topics[task.topic])
-            pool.remove(task)
-            topics[task.topic] += 1
-            questions.append(_question(task, part, letters))
-    in_bank, parts = list(bank().values()), list(PARTS)
-    questions.sort(key=lambda each: (parts.index(each.part), in_bank.index(each.task)))
-    return Exam(letters, minutes, questions)
+    questions: list[Question] = []
+    topics: Counter[str] = Counter()  # how many questions each topic has so far
+    for part, n_questions in reversed(LENGTHS[minutes].items()):
+        pool = _list_pool(part, n_questions, lessons)
+        shuffled = [pool[i] for i in rng.permutation(len(pool))]
+        for task in _pick_tasks(shuffled, n_questions, topics):
+            questions.append(_make_question(task, part, letters))
+    return Exam(letters, minutes, _sort_questions(questions))
 
 
-def part_of(task: Task) -> str:
-    """Where an exercise stands on a paper, if it does: a number that needs no pencil is none to compute."""
+def _check_lessons(lessons: Sequence[str]) -> None:
+    """Raise ValueError for a lesson that teaches no exercise."""
+    known = {_find_lesson(task) for task in bank().values()}
+    for number in lessons:
+        if number not in known:
+            raise ValueError(f"there is no lesson {number!r}; expected some of {', '.join(sorted(known))}")
+
+
+def _find_lesson(task: Task) -> str:
+    """Return the number of the lesson that teaches an exercise, such as "03"."""
+    return task.teach[:2]
+
+
+def _list_pool(part: str, n_questions: int, lessons: Sequence[str]) -> list[Task]:
+    """Return the exercises to draw from. Raises ValueError if there are too few."""
+    pool = [task for task in bank().values() if choose_part(task) == part]
+    if lessons:
+        pool = [task for task in pool if _find_lesson(task) in lessons]
+    if len(pool) < n_questions:
+        few = f"of lessons {', '.join(lessons)} there are {len(pool)}"
+        raise ValueError(f"{n_questions} questions are due under {part!r}; {few}: choose more lessons")
+    return pool
+
+
+def _pick_tasks(pool: Sequence[Task], n_tasks: int, topics: Counter[str]) -> list[Task]:
+    """Pick exercises one by one, each from the topic that has the fewest so far. Updates the counts."""
+    remaining = list(pool)
+    picked = []
+    for _ in range(n_tasks):
+        task = min(remaining, key=lambda candidate: topics[candidate.topic])
+        remaining.remove(task)
+        topics[task.topic] += 1
+        picked.append(task)
+    return picked
+
+
+def _sort_questions(questions: Sequence[Question]) -> list[Question]:
+    """Sort the questions by part, and within a part as in the bank, where easy exercises come first."""
+    part_order = list(PARTS)
+    bank_order = list(bank().values())
+
+    def sort_key(question: Question) -> tuple[int, int]:
+        return part_order.index(question.part), bank_order.index(question.task)
+
+    return sorted(questions, key=sort_key)
+
+
+def choose_part(task: Task) -> str:
+    """Return the part of a paper to which an exercise belongs.
+
+    Returns "" for an exercise that is not used: an easy number needs no pencil, so it is nothing to compute.
+    """
     if isinstance(task, Code):
         return DERIVE if task.id.endswith(".backward") else BUG
     if isinstance(task, Numbers):
@@ -155,24 +244,46 @@ print(sum(MARKS[each] for each in right), "of", sum(MARKS.values()), "marks")
 """
 
 
-def exam_notebook(exam: Exam, key: bool = False) -> str:
-    """The paper as a notebook's file: with places for the answers, or with the answers."""
-    cells = [
-        cell("markdown", OPENING.format(exam.title)),
-        cell("code", f'import math\n\nimport numpy as np\n\nPAPER = {exam.seed!r}\nstudent = ""\n'),
-    ]
-    for number, each in enumerate(exam.questions, start=1):
-        heading = f"### {number}. {each.part} ({_worth(each.part)})"
-        words = [heading, PARTS[each.part].asks, each.text, *each.options]
-        cells += [cell("markdown", "\n\n".join(words)), cell("code", each.solved if key else each.given)]
-    marks_of = {question.task.id: PARTS[question.part].marks for question in exam.questions}
-    return notebook_of([*cells, cell("code", COUNT.format(marks_of))])
+def make_exam_notebook(exam: Exam, key: bool = False) -> str:
+    """Format a paper as a notebook.
+
+    Parameters
+    ----------
+    exam : Exam
+    key : bool
+        Whether the cells contain the answers.
+
+    Returns
+    -------
+    notebook : str
+        The content of the .ipynb file.
+    """
+    setup = f'import math\n\nimport numpy as np\n\nPAPER = {exam.seed!r}\nstudent = ""\n'
+    cells = [make_cell("markdown", OPENING.format(exam.title)), make_cell("code", setup)]
+    for number, question in enumerate(exam.questions, start=1):
+        heading = f"### {number}. {question.part} ({_format_points(question.part)})"
+        paragraphs = [heading, PARTS[question.part].instruction, question.text, *question.options]
+        cells.append(make_cell("markdown", "\n\n".join(paragraphs)))
+        cells.append(make_cell("code", question.solved if key else question.given))
+    points = {question.task.id: PARTS[question.part].points for question in exam.questions}
+    cells.append(make_cell("code", COUNT.format(points)))
+    return format_notebook(cells)
 
 
-def exam_points(exam: Exam) -> str:
-    """The marks as `npformer grade --assignment` reads them."""
-    worth = {question.task.id: {WHOLE: float(PARTS[question.part].marks)} for question in exam.questions}
-    return written(Assignment(worth, exam.title, numbers=exam.seed))
+def make_exam_assignment(exam: Exam) -> str:
+    """Format the points of a paper as an assignment file, for `npformer grade --assignment`.
+
+    Parameters
+    ----------
+    exam : Exam
+
+    Returns
+    -------
+    assignment : str
+        The content of the .toml file.
+    """
+    points = {question.task.id: {WHOLE: float(PARTS[question.part].points)} for question in exam.questions}
+    return written(Assignment(points, exam.title, numbers=exam.seed))
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -180,38 +291,86 @@ def exam_points(exam: Exam) -> str:
 LINE = '<div class="line"></div>'
 
 
-def exam_page(exam: Exam, key: bool = False) -> str:
-    """The paper as a page of HTML to print, with room to answer, or with the answers."""
-    body, part = [f"<p>{KEY if key else 'Name: ' + 40 * '_'}</p>"], ""
-    for number, each in enumerate(exam.questions, start=1):
-        if part != (part := each.part):
-            body.append(f'<h2>{part}</h2>\n<p class="quiet">{PARTS[part].asks}</p>')
-        asked = f'<p><span class="worth">{_worth(part)}</span>{number}. {escape(each.text)}</p>'
-        body += ["<section>", asked, *_answered(each, key), "</section>"]
+def make_exam_page(exam: Exam, key: bool = False) -> str:
+    """Format a paper as an HTML page to print.
+
+    Parameters
+    ----------
+    exam : Exam
+    key : bool
+        Whether the page contains the answers instead of lines to write on.
+
+    Returns
+    -------
+    page : str
+    """
+    header = KEY if key else "Name: " + 40 * "_"
+    body = [f"<p>{header}</p>"]
+    part = ""
+    for number, question in enumerate(exam.questions, start=1):
+        if question.part != part:
+            part = question.part
+            body.append(f'<h2>{part}</h2>\n<p class="quiet">{PARTS[part].instruction}</p>')
+        points = f'<span class="worth">{_format_points(part)}</span>'
+        body.append("<section>")
+        body.append(f"<p>{points}{number}. {escape(question.text)}</p>")
+        body += _list_options(question, key)
+        body += _list_solution(question) if key else _list_gaps(question)
+        body.append("</section>")
     return paper("exam", f"{exam.title} ({exam.seed})", "\n".join(body), "@page { margin: 15mm }")
 
 
-def _answered(each: Question, key: bool) -> Iterator[str]:
-    """Where to answer; or what is right, and the section that teaches it."""
-    for text in each.options:
-        right = key and text.startswith(each.answer)
-        yield f'<p class="right">☒ {escape(text)}</p>' if right else f"<p>☐ {escape(text)}</p>"
-    if each.part == BUG:
-        lines = enumerate(each.given.splitlines(), start=1)
-        yield f"<pre>{escape(chr(10).join(f'{i:2}  {line}' for i, line in lines))}</pre>"
-    if key:
-        yield f'<pre class="right">{escape(each.answer)}</pre>' if each.part != REMEMBER else ""
-        yield f'<p class="quiet">{each.task.id}; lesson {escape(each.task.teach)}</p>'
-        return
-    yield "<p>Line ____ should be:</p>" if each.part == BUG else ""
-    yield PARTS[each.part].room * LINE
-    if each.part == DERIVE:
-        yield f"<pre>{escape(each.given.splitlines()[0])}</pre>" + PARTS[DERIVE].room * LINE
+def _list_options(question: Question, key: bool) -> Iterator[str]:
+    """Yield the options to choose from, or the code with the wrong line."""
+    for option in question.options:
+        is_marked = key and option.startswith(question.answer)
+        if is_marked:
+            yield f'<p class="right">☒ {escape(option)}</p>'
+        else:
+            yield f"<p>☐ {escape(option)}</p>"
+    if question.part == BUG:
+        code_lines = enumerate(question.given.splitlines(), start=1)
+        numbered = "\n".join(f"{i:2}  {line}" for i, line in code_lines)
+        yield f"<pre>{escape(numbered)}</pre>"
 
 
-def exam_files(exam: Exam, folder: Path) -> dict[Path, str]:
-    """Paper and key as page and as notebook, and the points."""
-    files = {"exam.toml": exam_points(exam)}
-    for name, key in (("exam", False), ("exam-key", True)):
-        files |= {f"{name}.html": exam_page(exam, key), f"{name}.ipynb": exam_notebook(exam, key)}
-    return {folder / name: text for name, text in files.items()}
+def _list_solution(question: Question) -> Iterator[str]:
+    """Yield the answer and the section that teaches it."""
+    has_options = question.part == REMEMBER
+    yield "" if has_options else f'<pre class="right">{escape(question.answer)}</pre>'
+    yield f'<p class="quiet">{question.task.id}; lesson {escape(question.task.teach)}</p>'
+
+
+def _list_gaps(question: Question) -> Iterator[str]:
+    """Yield the lines to write on."""
+    lines = PARTS[question.part].n_lines * LINE
+    yield "<p>Line ____ should be:</p>" if question.part == BUG else ""
+    yield lines
+    if question.part == DERIVE:
+        signature = question.given.splitlines()[0]
+        yield f"<pre>{escape(signature)}</pre>{lines}"
+
+
+# --- the files ------------------------------------------------------------------------------------
+
+
+def make_exam_files(exam: Exam, folder: Path) -> dict[Path, str]:
+    """Format a paper and its key as pages and as notebooks, and its points as an assignment file.
+
+    Parameters
+    ----------
+    exam : Exam
+    folder : Path
+
+    Returns
+    -------
+    files : dict of Path to str
+        The content of each file. No file is written.
+    """
+    return {
+        folder / "exam.toml": make_exam_assignment(exam),
+        folder / "exam.html": make_exam_page(exam),
+        folder / "exam.ipynb": make_exam_notebook(exam),
+        folder / "exam-key.html": make_exam_page(exam, key=True),
+        folder / "exam-key.ipynb": make_exam_notebook(exam, key=True),
+    }

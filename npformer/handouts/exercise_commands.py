@@ -1,4 +1,4 @@
-"""What the commands exercises, show, assignment and exam do; what can be typed is in npformer.cli."""
+"""Run the commands exercises, show, assignment and exam. Their options are defined in npformer.cli."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -6,46 +6,60 @@ from pathlib import Path
 
 from npformer.exercises import find_the_bug, list_exercises
 from npformer.exercises import show as show_exercise
-from npformer.handouts.assignments import assignment_files
-from npformer.handouts.exam import draw_exam, exam_files
+from npformer.handouts.assignments import make_assignment_files
+from npformer.handouts.exam import draw_exam, make_exam_files
 from npformer.validation.output_files import folder_for, place_for, write_files
 
 
 def exercises(options: Namespace) -> Iterator[str]:
-    """The bank."""
+    """Print the list of all exercises."""
     yield str(list_exercises())
 
 
 def show(options: Namespace) -> Iterator[str]:
-    """One exercise, or its solution with one wrong line."""
-    yield str(find_the_bug(options.id) if options.bug else show_exercise(options.id))
+    """Print one exercise, or its solution with one wrong line."""
+    if options.bug:
+        yield str(find_the_bug(options.id))
+    else:
+        yield str(show_exercise(options.id))
 
 
 def assignment(options: Namespace) -> Iterator[str]:
-    """A notebook to hand out."""
-    ids, out = ids_of(options.exercises), place_for(options.out)
-    yield from _written(assignment_files(ids, out, points=options.points, format=options.format))
+    """Write an assignment notebook."""
+    ids = ids_of(options.exercises)
+    notebook = place_for(options.out)
+    yield from _write(make_assignment_files(ids, notebook, points=options.points, format=options.format))
 
 
 def exam(options: Namespace) -> Iterator[str]:
-    """An exam and its key."""
+    """Write an exam and its key. Without --force, no file is overwritten."""
     folder = folder_for(options.out)
-    lessons = [f"{number.strip():0>2}" for number in options.lessons.split(",")] if options.lessons else []
-    files = exam_files(draw_exam(options.seed, options.minutes, lessons), folder)
-    if not options.force and (there := [path.name for path in files if path.exists()]):
-        raise ValueError(f"{options.out!r} holds {there[0]!r}, which stays; --force writes it anew")
-    yield from _written(files)
+    numbers = options.lessons.split(",") if options.lessons else []
+    lessons = [number.strip().rjust(2, "0") for number in numbers]
+    files = make_exam_files(draw_exam(options.seed, options.minutes, lessons), folder)
+    for path in files:
+        if path.exists() and not options.force:
+            raise ValueError(f"{options.out!r} holds {path.name!r}, which stays; --force writes it anew")
+    yield from _write(files)
 
 
-def _written(files: dict[Path, str]) -> Iterator[str]:
-    yield from (f"written: {path}" for path in write_files(files))
+def _write(files: dict[Path, str]) -> Iterator[str]:
+    """Write the files, and yield one line of output per file."""
+    for path in write_files(files):
+        yield f"written: {path}"
 
 
 def ids_of(chosen: str | None) -> list[str]:
-    """Exercises by their ids with commas between, or all of them; ValueError where there is no such one."""
+    """Return the exercise ids in a list with commas, without repeats, or all ids if there is no list.
+
+    Raises ValueError for an exercise that does not exist.
+    """
     if not chosen:
         return [exercise.id for exercise in list_exercises()]
-    ids = [each.strip().partition("@")[0] for each in chosen.split(",")]
-    for exercise_id in ids:
-        show_exercise(exercise_id)  # raises ValueError for one that the bank does not have
-    return list(dict.fromkeys(ids))
+    ids: list[str] = []
+    for text in chosen.split(","):
+        exercise_id = text.strip().partition("@")[0]
+        show_exercise(exercise_id)  # raises ValueError for an exercise that the bank does not have
+        if exercise_id not in ids:
+            ids.append(exercise_id)
+    return ids

@@ -1,4 +1,7 @@
-"""The lessons as files: where they are, and copies without outputs for readers and students."""
+"""Find the lesson notebooks, and write copies without outputs for readers and students.
+
+The build of the wheel loads this file without the package, so the package is imported inside functions.
+"""
 
 import copy
 import json
@@ -6,22 +9,46 @@ import os
 from pathlib import Path
 from typing import Any
 
-FOLDER = "my_lessons"  # the reader's own folder: no test and no update changes it
+FOLDER = "my_lessons"  # the reader's own folder: tests and updates of npformer never change it
 
 
 def named(cell: dict[str, Any], role: str) -> str:
-    """What a cell's metadata says of its role: the id of a "predict" or "reveal"; "" where it has none.
+    """Return an entry of a cell's npformer metadata, such as the id of its "predict", or "" without one.
 
+    Parameters
+    ----------
+    cell : dict
+        A cell of a notebook.
+    role : str
+        The key of the entry.
+
+    Returns
+    -------
+    entry : str
+
+    Examples
+    --------
     >>> named({"metadata": {"npformer": {"predict": "1.1a"}}}, "predict")
     '1.1a'
     """
-    said: str = cell["metadata"].get("npformer", {}).get(role, "")
-    return said
+    entry: str = cell["metadata"].get("npformer", {}).get(role, "")
+    return entry
 
 
 def source_of(cell: dict[str, Any]) -> str:
-    """A cell's text: a file may hold it as lines or as one string.
+    """Return the text of a cell as one string. A notebook may store it as a list of lines.
 
+    Parameters
+    ----------
+    cell : dict
+        A cell of a notebook.
+
+    Returns
+    -------
+    source : str
+
+    Examples
+    --------
     >>> source_of({"source": ["a\\n", "b"]})
     'a\\nb'
     """
@@ -29,8 +56,18 @@ def source_of(cell: dict[str, Any]) -> str:
 
 
 def student_copy(notebook: dict[str, Any]) -> dict[str, Any]:
-    """The notebook as a reader gets it: a copy without outputs and without counts of what was run.
+    """Return a copy of a notebook without outputs and execution counts.
 
+    Parameters
+    ----------
+    notebook : dict
+
+    Returns
+    -------
+    copied : dict
+
+    Examples
+    --------
     >>> cell = {"cell_type": "code", "source": "1 + 1", "outputs": ["2"], "execution_count": 7}
     >>> student_copy({"cells": [cell]})["cells"][0]["outputs"], cell["outputs"]
     ([], ['2'])
@@ -38,45 +75,75 @@ def student_copy(notebook: dict[str, Any]) -> dict[str, Any]:
     copied = copy.deepcopy(notebook)
     for cell in copied["cells"]:
         if cell["cell_type"] == "code":
-            cell.update(outputs=[], execution_count=None)
+            cell["outputs"] = []
+            cell["execution_count"] = None
     return copied
 
 
 def lesson_files() -> list[Path]:
-    """The lessons, in order: those in the installed package, or in a clone those of the folder notebooks.
+    """Return the notebooks of the lessons, in order.
 
+    An installed package contains them; in a clone they are in the folder notebooks.
+
+    Returns
+    -------
+    files : list of Path
+        Empty if this copy of npformer has no lessons.
+
+    Examples
+    --------
     >>> lesson_files()[0].name
     '01_positional_encoding.ipynb'
     """
     package = Path(__file__).parents[1]
-    folders = package / "lessons", package.parent / "notebooks"
-    return next((files for folder in folders if (files := sorted(folder.glob("*.ipynb")))), [])
+    installed = sorted((package / "lessons").glob("*.ipynb"))
+    if installed:
+        return installed
+    return sorted((package.parent / "notebooks").glob("*.ipynb"))
 
 
 def write_lessons(
     folder: str | os.PathLike[str] = FOLDER, *, force: bool = False
 ) -> tuple[list[Path], list[Path]]:
-    """Write every lesson and the exercises into a folder; what is there is kept, unless `force`.
+    """Write every lesson and the exercises into a folder, without outputs.
 
-    Returns what was written, and what was kept. Raises ValueError for a folder that is a file, or that holds
-    the lessons themselves or a folder in the place of one, and FileNotFoundError where the package came
-    without them.
+    Parameters
+    ----------
+    folder : str or path
+        It is made if it does not exist.
+    force : bool
+        Whether to overwrite existing files.
+
+    Returns
+    -------
+    written : list of Path
+    kept : list of Path
+        The files that existed and were not overwritten.
+
+    Raises
+    ------
+    FileNotFoundError
+        If this copy of npformer has no lessons.
+    ValueError
+        If the folder is a file, holds the lessons themselves, or holds a folder with the name of a lesson.
     """
-    # imported here: a wheel is built by this file alone, without the package
     from npformer.validation.output_files import folder_for, write_files
 
     lessons = lesson_files()
     if not lessons:
         raise FileNotFoundError("write_lessons: this copy of npformer has no lessons; install or clone it")
-    place = folder_for(folder, (lesson.name for lesson in lessons))
-    if place.resolve() == lessons[0].parent.resolve():
-        raise ValueError(f"write_lessons: {str(place)!r} holds the lessons themselves; choose another folder")
-    files, kept = dict[Path, str | bytes](), list[Path]()
+    target = folder_for(folder, [lesson.name for lesson in lessons])
+    if target.resolve() == lessons[0].parent.resolve():
+        raise ValueError(
+            f"write_lessons: {str(target)!r} holds the lessons themselves; choose another folder"
+        )
+    new_files: dict[Path, str | bytes] = {}
+    kept: list[Path] = []
     for lesson in lessons:
-        file = place / lesson.name
+        file = target / lesson.name
         if file.exists() and not force:
             kept.append(file)
         else:
-            mine = student_copy(json.loads(lesson.read_text(encoding="utf-8")))
-            files[file] = json.dumps(mine, indent=1, ensure_ascii=False) + "\n"
-    return write_files(files), kept
+            copied = student_copy(json.loads(lesson.read_text(encoding="utf-8")))
+            new_files[file] = json.dumps(copied, indent=1, ensure_ascii=False) + "\n"
+    return write_files(new_files), kept

@@ -1,4 +1,4 @@
-"""Pages to print from a browser: an exam, a worksheet, the page on a class. One style, paper.css, for all."""
+"""Make HTML pages for printing. Exams, worksheets and the report on a class share the style paper.css."""
 
 from html import escape
 
@@ -23,8 +23,25 @@ PAGE = """\
 
 
 def paper(kind: str, title: str, body: str, sheet: str) -> str:
-    """A page of HTML that asks nobody for anything; `sheet` are its rules for the size of what is printed.
+    """Make an HTML page that loads nothing from the network.
 
+    Parameters
+    ----------
+    kind : str
+        The CSS class of the page: "exam", "worksheet" or another class of paper.css.
+    title : str
+        The title as plain text.
+    body : str
+        The content below the title, as HTML.
+    sheet : str
+        CSS rules for the size of the printed sheet.
+
+    Returns
+    -------
+    page : str
+
+    Examples
+    --------
     >>> paper("exam", "A & B", "", "").count("A &amp; B")
     2
     """

@@ -1,124 +1,193 @@
-"""What a cell prints, drawn for the stage: its numbers stay where they are, and get bars or coloured squares.
+"""Draw the printed output of a cell for a slide: each number gets a bar or a coloured square.
 
     learned      16 words:  43.6 %   ██████████
     ALiBi        16 words:  96.5 %   ██████████████████████
 
-Beside a question the same table comes first with its numbers left out, to be filled in.
+For the question before it, the same table is drawn with gaps instead of the numbers.
 """
 
 import html
 import re
 from collections.abc import Sequence
 
-WHERE = {  # the numbers that are drawn where a lesson names no others
-    "bars": r"-?[\d,]*\.?\d+(?=\D*$)",  # the last of each line
-    "squares": r"(?<![\w.])-?\d+\.\d*(?![\w.])",  # every one with a point
+PATTERNS = {  # the numbers that are drawn if the lesson does not choose them
+    "bars": r"-?[\d,]*\.?\d+(?=\D*$)",  # the last number of each line
+    "squares": r"(?<![\w.])-?\d+\.\d*(?![\w.])",  # every number with a decimal point
 }
-CLAIM = re.compile(r"\b(?:True|False)$")  # for readers, who may ask whether it holds with other seeds
+CLAIM = re.compile(r"\b(?:True|False)$")  # a check for readers, which is left out on slides
 LETTER = 0.522  # the width of a letter on a slide, in em
-LONGEST, LEAST = 24, 8  # letters that a bar is wide
-SMALL, LARGE = 28, 60  # pixels: how high letters are
-WIDTH, HEIGHT = 1186, 300  # pixels that what is printed takes, where its letters are not small
+LONGEST, SHORTEST = 24, 8  # the widths that a bar may have, in letters
+SMALLEST_FONT, LARGEST_FONT = 28, 60  # pixels
+WIDTH, HEIGHT = 1186, 300  # the room for printed output on a slide, in pixels
 
 
-def drawn(printed: str, kind: str, where: str, wide: int, hidden: bool = False) -> str:
-    """The printed text as HTML, its numbers drawn as `kind` says, "bars" or "squares".
+def draw_numbers(printed: str, kind: str, where: str, line_width: int, hidden: bool = False) -> str:
+    """Format printed output as HTML, and draw its numbers as bars or squares.
 
-    `where` is a regular expression for what is drawn, "" for the numbers of `WHERE`; `wide` is how many
-    letters a line has room for. All have one scale, up to the largest; percentages are parts of 100, and
-    words are marked. Hidden: empty boxes in the place of all.
+    All numbers share one scale, up to the largest. Percentages are parts of 100. A matching word is marked.
 
-    >>> drawn("a 1.5\\nb 3.0", "squares", "", 80, hidden=True)
+    Parameters
+    ----------
+    printed : str
+    kind : str
+        "bars" or "squares".
+    where : str
+        A regular expression for what is drawn, or "" for the default of `PATTERNS`.
+    line_width : int
+        The letters that fit into a line.
+    hidden : bool
+        Whether gaps replace the numbers.
+
+    Returns
+    -------
+    html : str
+
+    Examples
+    --------
+    >>> draw_numbers("a 1.5\\nb 3.0", "squares", "", 80, hidden=True)
     '<pre class="drawn" style="font-size: 60px">a <b class="box">   </b>\\nb <b class="box">   </b></pre>'
     """
-    pattern = re.compile(where or WHERE[kind])
-    lines = narrow([line for line in printed.split("\n") if pattern.search(line) or not CLAIM.search(line)])
-    found = [list(pattern.finditer(line)) for line in lines]
-    if not any(found):
-        return large(printed)
-    longest, columns = max(map(len, lines)), max(map(len, found))
-    room = 0 if kind == "squares" else min(LONGEST, max(LEAST, (wide - longest) // columns - 2))
-    rows = []
-    for line, matches, row in zip(lines, found, shares(found), strict=True):
-        parts = [
-            box(len(m[0])) if hidden else square(m[0], 0 if room else s)
-            for m, s in zip(matches, row, strict=True)
-        ]
-        after = [box(room) if hidden else bar(share, room) for share in row if room]
-        rows.append("  ".join([replaced(line.ljust(longest), matches, parts), *after]))
-    height = points(longest + columns * (room + 2) * bool(room), len(rows))
-    return f'<pre class="drawn" style="font-size: {height}px">' + "\n".join(rows) + "</pre>"
+    pattern = re.compile(where or PATTERNS[kind])
+    lines = [line for line in printed.split("\n") if pattern.search(line) or not CLAIM.search(line)]
+    lines = narrow_columns(lines)
+    matches = [list(pattern.finditer(line)) for line in lines]
+    if not any(matches):
+        return enlarge(printed)
+    longest = max(len(line) for line in lines)
+    most_matches = max(len(row) for row in matches)
+    bar_width = 0
+    if kind != "squares":
+        free = (line_width - longest) // most_matches - 2
+        bar_width = min(LONGEST, max(SHORTEST, free))
+    rows = [
+        _draw_line(line.ljust(longest), line_matches, line_shares, bar_width, hidden)
+        for line, line_matches, line_shares in zip(lines, matches, compute_shares(matches), strict=True)
+    ]
+    room_for_bars = most_matches * (bar_width + 2) if bar_width else 0
+    font_size = choose_font_size(longest + room_for_bars, len(rows))
+    return f'<pre class="drawn" style="font-size: {font_size}px">' + "\n".join(rows) + "</pre>"
 
 
-def large(printed: str) -> str:
-    """The printed text as HTML, in letters as large as it has room for.
+def _draw_line(
+    line: str, matches: Sequence[re.Match[str]], shares: Sequence[float], bar_width: int, hidden: bool
+) -> str:
+    """Draw one line, with squares instead of its numbers or with bars after the line."""
+    numbers = []
+    bars = []
+    for match, share in zip(matches, shares, strict=True):
+        if hidden:
+            numbers.append(draw_gap(len(match[0])))
+        else:
+            numbers.append(draw_square(match[0], 0 if bar_width else share))
+        if bar_width:
+            bars.append(draw_gap(bar_width) if hidden else draw_bar(share, bar_width))
+    return "  ".join([replace_matches(line, matches, numbers), *bars])
 
-    >>> large("1 < 2")
+
+def enlarge(printed: str) -> str:
+    """Format printed output as HTML in the largest letters that fit on a slide.
+
+    >>> enlarge("1 < 2")
     '<pre style="font-size: 60px">1 &lt; 2</pre>'
     """
     lines = printed.split("\n")
-    return (
-        f'<pre style="font-size: {points(max(map(len, lines)), len(lines))}px">{html.escape(printed)}</pre>'
-    )
+    longest = max(len(line) for line in lines)
+    font_size = choose_font_size(longest, len(lines))
+    return f'<pre style="font-size: {font_size}px">{html.escape(printed)}</pre>'
 
 
-def points(letters: int, lines: int) -> int:
-    """How high letters are, in pixels of a slide, where so many stand in the longest of so many lines."""
-    return max(SMALL, min(LARGE, int(WIDTH / LETTER / letters), HEIGHT // lines))
+def choose_font_size(longest: int, n_lines: int) -> int:
+    """Return the font size in pixels with which lines fit on a slide. `longest` is in letters."""
+    fits_width = int(WIDTH / LETTER / longest)
+    fits_height = HEIGHT // n_lines
+    return max(SMALLEST_FONT, min(LARGEST_FONT, fits_width, fits_height))
 
 
-def narrow(lines: Sequence[str]) -> list[str]:
-    """The lines of a table with no more than two blanks between its columns.
+def narrow_columns(lines: Sequence[str]) -> list[str]:
+    """Return the lines of a table with at most two spaces between its columns.
 
-    >>> narrow(["a     1", "bc   10"])
+    >>> narrow_columns(["a     1", "bc   10"])
     ['a    1', 'bc  10']
     """
-    table = [line.ljust(max(map(len, lines))) for line in lines]
-    blank = [not "".join(column).strip() for column in zip(*table, strict=True)]
-    kept = [i for i in range(len(blank)) if not all(blank[max(0, i - 2) : i + 1])]
+    longest = max(len(line) for line in lines)
+    table = [line.ljust(longest) for line in lines]
+    is_blank = ["".join(column).strip() == "" for column in zip(*table, strict=True)]
+    kept = []
+    for i in range(len(is_blank)):
+        follows_two_blanks = all(is_blank[max(0, i - 2) : i + 1])
+        if not follows_two_blanks:
+            kept.append(i)
     return ["".join(line[i] for i in kept).rstrip() for line in table]
 
 
-def shares(found: Sequence[Sequence[re.Match[str]]]) -> list[list[float]]:
-    """How large the numbers are beside the largest, from 0 to 1; a word has 1, a percentage its part of 100.
+def compute_shares(matches: Sequence[Sequence[re.Match[str]]]) -> list[list[float]]:
+    """Return each number divided by the largest one, or by 100 if there are percentages. A word gets 1.
 
-    >>> shares([list(re.finditer("[0-9]+|x", line)) for line in ("1 8", "50 %", "2 x")])
+    >>> compute_shares([list(re.finditer("[0-9]+|x", line)) for line in ("1 8", "50 %", "2 x")])
     [[0.01, 0.08], [0.5], [0.02, 1.0]]
     """
-    per_cent = any(match.string[match.end() :].lstrip().startswith("%") for row in found for match in row)
-    most = 100.0 if per_cent else max(size(match[0]) for row in found for match in row) or 1.0  # all are 0
-    return [[size(match[0]) / most if size(match[0]) >= 0 else 1.0 for match in row] for row in found]
+    largest = 0.0
+    has_percentages = False
+    for row in matches:
+        for match in row:
+            largest = max(largest, parse_magnitude(match[0]))
+            after = match.string[match.end() :]
+            has_percentages = has_percentages or after.lstrip().startswith("%")
+    if has_percentages:
+        largest = 100.0
+    return [[_compute_share(match[0], largest) for match in row] for row in matches]
 
 
-def size(text: str) -> float:
-    """How large a number is, whatever its sign; -1 of what is none.
+def _compute_share(text: str, largest: float) -> float:
+    magnitude = parse_magnitude(text)
+    if magnitude < 0:  # a word
+        return 1.0
+    return magnitude / largest if largest else 0.0
 
-    >>> size("-1,024"), size("float64")
+
+def parse_magnitude(text: str) -> float:
+    """Return the absolute value of a number, or -1 for a word.
+
+    >>> parse_magnitude("-1,024"), parse_magnitude("float64")
     (1024.0, -1.0)
     """
     number = text.replace(",", "")
-    return abs(float(number)) if re.fullmatch(r"-?\d*\.?\d+\.?", number) else -1.0
+    if re.fullmatch(r"-?\d*\.?\d+\.?", number):
+        return abs(float(number))
+    return -1.0
 
 
-def replaced(line: str, matches: Sequence[re.Match[str]], parts: Sequence[str]) -> str:
-    """The line as HTML, with these parts in the place of the matches."""
-    starts, ends = [m.start() for m in matches], [m.end() for m in matches]
-    kept = [html.escape(line[i:j]) for i, j in zip([0, *ends], [*starts, len(line)], strict=True)]
-    return kept[0] + "".join(part + text for part, text in zip(parts, kept[1:], strict=True))
+def replace_matches(line: str, matches: Sequence[re.Match[str]], parts: Sequence[str]) -> str:
+    """Return the line as HTML, with each match replaced by a part."""
+    pieces = []
+    position = 0
+    for match, part in zip(matches, parts, strict=True):
+        pieces.append(html.escape(line[position : match.start()]))
+        pieces.append(part)
+        position = match.end()
+    pieces.append(html.escape(line[position:]))
+    return "".join(pieces)
 
 
-def square(text: str, share: float) -> str:
-    """A number on its colour, blue or, below zero, orange: the larger, the darker; 0 has none."""
-    name, number = "minus square" if text[0] == "-" else "square", html.escape(text)
-    return f'<b class="{name}" style="--part: {share:.0%}">{number}</b>' if share else number
+def draw_square(text: str, share: float) -> str:
+    """Return a number on a coloured square: blue, or orange if negative. A larger number has a darker square.
+
+    A share of 0 has no square.
+    """
+    number = html.escape(text)
+    if not share:
+        return number
+    css_class = "minus square" if text[0] == "-" else "square"
+    return f'<b class="{css_class}" style="--part: {share:.0%}">{number}</b>'
 
 
-def bar(share: float, room: int) -> str:
-    """A bar as long as its share of the room, which it takes whole."""
-    long, rest = (f"{LETTER * room * part:.2f}em" for part in (share, 1 - share))
-    return f'<b class="bar" style="width: {long}; margin-right: {rest}"></b>'
+def draw_bar(share: float, bar_width: int) -> str:
+    """Return a bar for a share of the full width. The rest of the width is left empty."""
+    length = LETTER * bar_width * share
+    rest = LETTER * bar_width * (1 - share)
+    return f'<b class="bar" style="width: {length:.2f}em; margin-right: {rest:.2f}em"></b>'
 
 
-def box(letters: int) -> str:
-    """An empty place, so many letters wide."""
-    return f'<b class="box">{" " * letters}</b>'
+def draw_gap(n_letters: int) -> str:
+    """Return an empty box in which students could write n letters."""
+    return f'<b class="box">{" " * n_letters}</b>'

@@ -1,24 +1,33 @@
-"""Stage mode: a lesson's own notebook as slides, one idea a slide, for a browser and without a network.
+"""Slides: a lesson's notebook as a slide show for a browser, one idea per slide, without a network.
 
     question → pause → run → picture → answer
 
-nbconvert makes the page, by its reveal.js exporter. reveal.js itself, which nbconvert would load from the
-network, comes from the files of sphinx-revealjs, a package of the extra `slides`, and formulas become MathML,
-which browsers draw by themselves: one file holds it all, licences included. What draws a picture is folded
-away into the speaker notes (key S), beside the minutes, what the lesson tells its readers, and the wrong
-guesses that come. What a cell is on stage, its metadata says: `slideshow.slide_type`, and under `npformer` a
-`title` and, where the reader's words are too many, shorter ones: `stage`, `ask`, `answer`. What a question
-is about is on its slide: `station` is a step of the worked example, at which the player stands there; `again`
-the title of a slide whose picture or table comes once more; `cover` what of the answer's own picture is to be
-seen before the answer (see `covers`); `ahead` the same where the answer has a slide of its own. `drawn` says
-how what is printed is drawn, as "bars" or "squares", and `where` which of its numbers (see drawn.py; `ahead`
-makes boxes to fill in of it). `code` are the lines of a cell that are shown. A lesson is run anew for its
-slides: a saved picture, enlarged, has letters too small for the back of a room, so pictures are drawn on less
-paper (see plots.style). Questions and answers stand at the foot, over what is there.
+nbconvert's exporter for reveal.js makes the page. The page is one file that contains everything: the files of
+reveal.js with their licences come from sphinx-revealjs, a package of the extra `slides`. Formulas become
+MathML, which browsers draw themselves. Code that draws a picture is moved to the speaker notes (key S). The
+notes also have the minutes, the lesson's text and the likely wrong guesses. Questions and answers are shown
+at the foot of a slide, over its content.
+
+The metadata of a cell say how it becomes a slide. `slideshow.slide_type` is Jupyter's own. The others are
+entries under `npformer`:
+
+title     the title of the slide
+stage     shorter text for the slide
+ask       a shorter question
+answer    a shorter answer
+code      the lines of the cell that are shown, such as "2-5"
+drawn     how the printed output is drawn: "bars" or "squares" (see slide_pictures.py)
+where     which numbers are drawn, as a regular expression
+station   a step of the worked example: the slide of the question shows the player at this step
+again     the title of an earlier slide: the slide of the question repeats its picture or table
+cover     the visible part of the answer's picture before the answer is shown (see `make_covers`)
+ahead     the same, for an answer on its own slide; its table is shown with gaps
+
+A lesson is run again for its slides. The letters of a saved picture would be too small for the back of a room
+when enlarged, so the pictures are drawn anew in a smaller size (see plots.style).
 """
 
 import html
-import itertools
 import json
 import os
 import re
@@ -28,20 +37,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from npformer.handouts.lesson_copies import lesson_files, named, source_of
-from npformer.handouts.slide_pictures import drawn, large, narrow
+from npformer.handouts.slide_pictures import draw_numbers, enlarge, narrow_columns
 from npformer.lessons.plots.style import STAGE
 from npformer.lessons.predictions import QUESTION, reveal
 from npformer.player.player_page import play
 
 STAGE_FOLDER = Path(__file__).parent / "stage"
-CODE_WIDE = 80  # letters in a line of code
-CELL_SECONDS = 600  # for a cell to run
+LINE_WIDTH = 80  # letters in a line of code
+CELL_SECONDS = 600  # the longest time that a cell may run
 NO_KERNEL = "no kernel starts. To get one: python -m ipykernel install --sys-prefix."
 PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Page Up and Page Down a station, Home
 and End, Enter the whole step, Backspace back, H hides the results, S the arithmetic, V the values beside
 their gradients, L the live pictures. Click on the slide's title, and → is the next slide again."""
-WIDGET = "application/vnd.jupyter.widget-view+json"  # a slider, which lives only while a kernel runs
-ASKED, ANSWERED = ('<i class="over"></i>', '<i class="over answer"></i>')  # words at the foot
+WIDGET = "application/vnd.jupyter.widget-view+json"  # a slider, which needs a running kernel
+ASKED = '<i class="over"></i>'  # begins a question at the foot of a slide
+ANSWERED = '<i class="over answer"></i>'  # begins an answer there
 FRAME = re.compile(r"""<iframe title="([^"]*)"[^>]*? srcdoc='([^']*)'></iframe>""")
 SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
 PRINTED = re.compile(r"```text\n(.*?)\n```", flags=re.S)
@@ -56,71 +66,104 @@ MATH = re.compile(
 
 
 class Slide(NamedTuple):
-    """What is on one slide, as Markdown, what each further click adds, and the speaker's notes."""
+    """One slide."""
 
-    text: str
-    then: tuple[str, ...] = ()
-    notes: str = ""
+    text: str  # as Markdown
+    then: tuple[str, ...] = ()  # the parts that further clicks add
+    notes: str = ""  # for the speaker
 
 
 class Plan(NamedTuple):
-    """What the lesson plan says of a lesson: minutes of each section, and (question, answer) to expect."""
+    """The entries of the lesson plan for one lesson."""
 
-    minutes: dict[str, int]
-    questions: list[tuple[str, str]]
+    minutes: dict[str, int]  # of each section
+    questions: list[tuple[str, str]]  # questions that students will ask, and the answers
+
+
+def _ignore_message(message: str) -> None:
+    """Ignore a message."""
 
 
 def save_slides(
-    lesson: str, folder: str | os.PathLike[str], tell: Callable[[str], object] = lambda line: None
+    lesson: str, folder: str | os.PathLike[str], tell: Callable[[str], object] = _ignore_message
 ) -> Path:
-    """Write the slides of a lesson, "05", into a folder, which is made, as one file; return where it is.
+    """Write the slides of a lesson as one HTML file.
 
-    A lesson that does not run to its end is shown as it was saved, and `tell` hears why.
+    If a cell of the lesson fails, the slides show the saved outputs instead.
 
-    Raises ValueError for a lesson that does not exist, LessonFails where nothing was saved, as in a student's
-    copy, ModuleNotFoundError without the extra `slides`.
+    Parameters
+    ----------
+    lesson : str
+        The number of the lesson, such as "05".
+    folder : str or path
+        It is made if it does not exist.
+    tell : function of a str
+        It is called with the reason if the saved outputs are shown.
+
+    Returns
+    -------
+    file : Path
+
+    Raises
+    ------
+    ValueError
+        If the lesson does not exist.
+    LessonFails
+        If a cell fails and there are no saved outputs, as in a student's copy.
+    ModuleNotFoundError
+        If the packages of the extra `slides` are not installed.
     """
-    file, stage = lesson_file(lesson), sheets()  # what is missing is said before the lesson runs
+    file = find_lesson(lesson)
+    page_parts = read_page_parts()  # before the lesson is run: this raises an error if a package is missing
     notebook = json.loads(file.read_text(encoding="utf-8"))
     try:
-        notebook = run_on_stage(notebook, file.name)
+        notebook = run_for_slides(notebook, file.name)
     except LessonFails as error:
-        if not any(cell.get("outputs") for cell in notebook["cells"]):
+        has_outputs = any(cell.get("outputs") for cell in notebook["cells"])
+        if not has_outputs:
             raise
         tell(f"{error} Its slides show what was saved, with smaller letters.")
-    plan = plan_of(int(lesson), (file.parent / "README.md").read_text(encoding="utf-8"))
-    slides = slides_of(notebook, plan, guesses_of(file.parent / "guide" / "guesses.md"))
+    plan = parse_plan(int(lesson), (file.parent / "README.md").read_text(encoding="utf-8"))
+    guesses = read_guesses(file.parent / "guide" / "guesses.md")
+    slides = make_slides(notebook, plan, guesses)
     target = Path(folder, f"{file.stem}.html")
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(as_page(slides, title_of(notebook), stage), encoding="utf-8")
+    target.write_text(format_page(slides, find_title(notebook), page_parts), encoding="utf-8")
     return target
 
 
-def lesson_numbers() -> dict[str, Path]:
-    """The lessons that there are: {"01": its notebook, …}.
+def list_lessons() -> dict[str, Path]:
+    """Return the notebook of each lesson by its number: {"01": Path(...), …}.
 
-    >>> lesson_numbers()["05"].name
+    >>> list_lessons()["05"].name
     '05_encoder_block.ipynb'
     """
     return {file.name[:2]: file for file in lesson_files() if file.name[:2].isdecimal()}
 
 
-def lesson_file(lesson: str) -> Path:
-    """The notebook of a lesson; its number may come without the leading zero."""
-    lessons = lesson_numbers()
-    if lesson.zfill(2) not in lessons:
+def find_lesson(lesson: str) -> Path:
+    """Return the notebook of a lesson. The number may lack the leading zero.
+
+    Raises ValueError if the lesson does not exist.
+    """
+    lessons = list_lessons()
+    number = lesson.zfill(2)
+    if number not in lessons:
         raise ValueError(f"slides: there is no lesson {lesson!r}; expected one of {', '.join(lessons)}")
-    return lessons[lesson.zfill(2)]
+    return lessons[number]
+
+
+# --- running a lesson ---------------------------------------------------------------------------
 
 
 class LessonFails(RuntimeError):
-    """A cell of a lesson did not run to its end."""
+    """A cell of a lesson raised an error or took too long."""
 
 
-def run_on_stage(notebook: dict[str, Any], name: str) -> dict[str, Any]:
-    """The notebook with the results of a run in an empty folder, its pictures drawn for slides.
+def run_for_slides(notebook: dict[str, Any], name: str) -> dict[str, Any]:
+    """Run a notebook in an empty folder, with pictures drawn for slides, and return it with its outputs.
 
-    Raises LessonFails, which names the lesson's file and the cell.
+    Raises LessonFails with the name of the lesson's file and the cell that fails.
     """
     from asyncio import CancelledError
 
@@ -129,41 +172,43 @@ def run_on_stage(notebook: dict[str, Any], name: str) -> dict[str, Any]:
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
 
-    run, begun = nbformat.reads(json.dumps(notebook), as_version=4), list[Any]()
+    run = nbformat.reads(json.dumps(notebook), as_version=4)
+    started: list[Any] = []  # the code cells so far
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
         client = NotebookClient(run, timeout=CELL_SECONDS, coalesce_streams=True, resources=resources)
-        client.on_cell_execute = lambda cell, cell_index: begun.append(cell)
-        client.widget_registry = {}  # what a slider draws is the cell's
-        client.extra_arguments = ["--log-level=ERROR"]  # no notices of its own in the terminal
+        client.on_cell_execute = lambda cell, cell_index: started.append(cell)
+        client.widget_registry = {}  # the output of a slider becomes an output of its cell
+        client.extra_arguments = ["--log-level=ERROR"]  # the kernel prints no notices in the terminal
         try:
             client.execute(env={**os.environ, STAGE: "1"})
         except CellExecutionError as error:
-            raise _fails(name, begun, f"{error.ename}: {error.evalue}") from None
-        except (RuntimeError, OSError, NoSuchKernel) as error:  # dead, too slow, not there
-            raise _fails(name, begun, str(error).partition("\n")[0].rstrip(".")) from None
-        except CancelledError:  # what nbclient makes of Ctrl+C
+            raise _explain_failure(name, started, f"{error.ename}: {error.evalue}") from None
+        except (RuntimeError, OSError, NoSuchKernel) as error:  # the kernel died, is too slow or is missing
+            first_line = str(error).partition("\n")[0]
+            raise _explain_failure(name, started, first_line.rstrip(".")) from None
+        except CancelledError:  # nbclient turns Ctrl+C into this error
             raise KeyboardInterrupt from None
     return dict(run)
 
 
-def _fails(name: str, begun: Sequence[dict[str, Any]], said: str) -> LessonFails:
-    """Which cell it was, and what to do; `begun` are the code cells so far."""
-    if not begun:
+def _explain_failure(name: str, started: Sequence[dict[str, Any]], reason: str) -> LessonFails:
+    """Make the error that names the last cell that was started, and says what to do."""
+    if not started:
         return LessonFails(f"{name} does not run here: {NO_KERNEL}")
-    first = source_of(begun[-1]).strip().partition("\n")[0]
-    where = f"{name} does not run here: its code cell {len(begun)}, which begins with `{first}`, fails"
-    how = "To see all of it, run the lesson in JupyterLab; npformer lessons writes a copy"
-    return LessonFails(f"{where}. {' '.join(said.split())}. {how}.")
+    first_line = source_of(started[-1]).strip().partition("\n")[0]
+    where = f"{name} does not run here: its code cell {len(started)}, which begins with `{first_line}`, fails"
+    advice = "To see all of it, run the lesson in JupyterLab; npformer lessons writes a copy"
+    return LessonFails(f"{where}. {' '.join(reason.split())}. {advice}.")
 
 
 # --- the lesson plan ----------------------------------------------------------------------------
 
 
-def plan_of(lesson: int, text: str) -> Plan:
-    """Its minutes and its questions, read from the plan's tables.
+def parse_plan(lesson: int, text: str) -> Plan:
+    """Read the minutes and the questions of a lesson from the tables of the lesson plan.
 
-    >>> plan_of(1, "| 01 | 1.1 **7** · 1.2 **3** |\\n| 1 | Why? | Because. |")
+    >>> parse_plan(1, "| 01 | 1.1 **7** · 1.2 **3** |\\n| 1 | Why? | Because. |")
     Plan(minutes={'1.1': 7, '1.2': 3}, questions=[('Why?', 'Because.')])
     """
     minutes = re.findall(rf"\b({lesson}\.\d+) \*\*(\d+)\*\*", text)
@@ -171,285 +216,391 @@ def plan_of(lesson: int, text: str) -> Plan:
     return Plan({section: int(number) for section, number in minutes}, questions)
 
 
-def guesses_of(page: Path) -> dict[str, str]:
-    """{id: the wrong guesses that come, as Markdown}; none without the page."""
+def read_guesses(page: Path) -> dict[str, str]:
+    """Read the likely wrong guesses of each prediction, as Markdown. Without the page there are none."""
     text = page.read_text(encoding="utf-8") if page.is_file() else ""
-    found: dict[str, str] = {}
-    for id, guess in GUESSES.findall(text):
-        found[id] = f"{found.get(id, '')}\n\n{guess}"
-    return found
+    guesses: dict[str, str] = {}
+    for prediction, guess in GUESSES.findall(text):
+        guesses[prediction] = f"{guesses.get(prediction, '')}\n\n{guess}"
+    return guesses
 
 
 # --- from cells to slides -----------------------------------------------------------------------
 
 
-def slides_of(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> list[Slide]:
-    """What the cells say they are, by Jupyter's metadata: slide, fragment, skip.
+def make_slides(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> list[Slide]:
+    """Make the slides of a notebook, as the metadata of its cells say: slide, fragment or skip.
 
-    The plan's words and the wrong guesses are in the notes, what the lesson says we know now at the end.
+    The last slide has the summary of the lesson. The first and the last have the questions of the plan in
+    their notes.
     """
-    found: list[Slide] = []
-    cells = [(cell["metadata"].get("slideshow", {}).get("slide_type"), cell) for cell in notebook["cells"]]
-    for place, (kind, cell) in enumerate(cells):
-        if kind == "slide" and cell["cell_type"] == "markdown":
-            coming = next((c for k, c in cells[place:] if k == "slide" and c["cell_type"] == "code"), None)
-            found.append(told(cell, plan, guesses, subject_of(cell, found, coming)))
-        elif kind == "slide":
-            before, words = cells[place - 1] if place else ("", cell)
-            leads_in = before == "skip" and words["cell_type"] == "markdown"
-            found += ran(cell, source_of(words) if leads_in else "")
-        elif kind == "fragment":
-            found[-1] = joined(found[-1], cell)
-    found = found or [Slide(f"# {title_of(notebook)}")]  # of a notebook whose cells say nothing of a stage
-    expected = "\n\n".join(f"**{question}** {answer}" for question, answer in plan.questions)
-    if points := "\n".join(f"- {line}" for line in named(notebook, "known")):
+    slides: list[Slide] = []
+    cells = notebook["cells"]
+    for i, cell in enumerate(cells):
+        if _is_slide(cell, "markdown"):
+            subject = make_subject(cell, slides, _find_next_code(cells[i:]))
+            slides.append(make_question_slide(cell, plan, guesses, subject))
+        elif _slide_type(cell) == "slide":
+            slides += make_code_slides(cell, _read_introduction(cells[i - 1]) if i else "")
+        elif _slide_type(cell) == "fragment":
+            slides[-1] = add_fragment(slides[-1], cell)
+    if not slides:  # the cells of the notebook have no metadata for slides
+        slides = [Slide(f"# {find_title(notebook)}")]
+    summary = "\n".join(f"- {line}" for line in named(notebook, "known"))
+    if summary:
         notes = "Ask for the three before you show them."
-        found.append(Slide(f"## What we know now\n\n{points}", notes=notes))
-    for place in (0, -1):
-        notes = f"{found[place].notes}\n\nQuestions that will come:\n\n{expected}"
-        found[place] = found[place]._replace(notes=notes)
-    return found
+        slides.append(Slide(f"## What we know now\n\n{summary}", notes=notes))
+    expected = "\n\n".join(f"**{question}** {answer}" for question, answer in plan.questions)
+    for i in (0, -1):
+        slides[i] = slides[i]._replace(notes=f"{slides[i].notes}\n\nQuestions that will come:\n\n{expected}")
+    return slides
 
 
-def subject_of(cell: dict[str, Any], before: Sequence[Slide], coming: dict[str, Any] | None) -> str:
-    """What a question is about: the player at its step, a part of what comes, or an earlier picture again."""
-    if station := named(cell, "station"):
+def _slide_type(cell: dict[str, Any]) -> str | None:
+    slide_type: str | None = cell["metadata"].get("slideshow", {}).get("slide_type")
+    return slide_type
+
+
+def _is_slide(cell: dict[str, Any], cell_type: str) -> bool:
+    return _slide_type(cell) == "slide" and cell["cell_type"] == cell_type
+
+
+def _find_next_code(cells: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the first code cell with its own slide, or None."""
+    for cell in cells:
+        if _is_slide(cell, "code"):
+            return cell
+    return None
+
+
+def _read_introduction(cell: dict[str, Any]) -> str:
+    """Return the text of the cell before a code cell if readers see it but the slides skip it, else ""."""
+    is_introduction = _slide_type(cell) == "skip" and cell["cell_type"] == "markdown"
+    return source_of(cell) if is_introduction else ""
+
+
+# --- the slide of a question ---
+
+
+def make_subject(cell: dict[str, Any], before: Sequence[Slide], coming: dict[str, Any] | None) -> str:
+    """Return what a question's slide shows, as HTML, or "" if its cell names nothing.
+
+    It is the player at a step, the covered result of the coming cell, or the picture of an earlier slide.
+    """
+    station = named(cell, "station")
+    if station:
         return play(at=station)._repr_html_()
-    if coming and (ahead := named(cell, "ahead")):
-        shown = shown_by(coming, hidden=True)
-        return next((part for part in (*pictures_in(shown, ahead), *shown) if part.startswith("<")), "")
-    again = f"## {named(cell, 'again')}\n"
-    wholes = ["\n\n".join((slide.text, *slide.then)) for slide in before if slide.text.startswith(again)]
-    return next(iter(SHOWN.findall("".join(wholes))[::-1]), "")
+    ahead = named(cell, "ahead")
+    if ahead and coming:
+        shown = list_outputs(coming, hidden=True)
+        elements = [part for part in (*cover_pictures(shown, ahead), *shown) if part.startswith("<")]
+        return elements[0] if elements else ""
+    heading = f"## {named(cell, 'again')}\n"
+    pictures = []
+    for slide in before:
+        if slide.text.startswith(heading):
+            pictures += SHOWN.findall("\n\n".join((slide.text, *slide.then)))
+    return pictures[-1] if pictures else ""
 
 
-def pictures_in(shown: Sequence[str], seen: str = "") -> list[str]:
-    """The pictures and players of what is shown; `seen` is what is not covered until the answer comes.
+def cover_pictures(outputs: Sequence[str], visible: str = "") -> list[str]:
+    """Return the pictures and players among the outputs, covered except for their visible part.
 
-    >>> pictures_in(["<img>"], "0%")
+    >>> cover_pictures(["<img>"], "0%")
     ['<img><i class="cover" style="--left: 0; --right: 100; --top: 0; --bottom: 100"></i>']
     """
-    return [part + "".join(covers(part, str(seen))) for part in shown if part.startswith("<i")]
+    pictures = [part for part in outputs if part.startswith("<i")]  # <img> or <iframe>
+    return [picture + "".join(make_covers(picture, str(visible))) for picture in pictures]
 
 
-def covers(part: str, seen: str) -> Iterator[str]:
-    """What lies over a picture, of which so much is `seen`: "2" panels, "30%" from the left, or its "axes".
+def make_covers(picture: str, visible: str) -> Iterator[str]:
+    """Yield the HTML elements that cover a picture, except for its visible part.
 
-    What is drawn in the axes is covered then, all of it or, as in "axes 30%", what is further to the right.
-    Of a picture that was saved, which does not say where they are, nothing is seen.
+    "2" leaves two panels visible, "30%" the left part. "axes" covers the inside of the axes, and "axes 30%"
+    only the right part of the inside. "" covers nothing. A saved picture does not say where its panels are:
+    "2" and "axes" cover all of it.
     """
-    found, (kind, _, share) = PANELS.search(part), f"{seen} ".partition(" ")
-    panels = [[float(at) for at in panel.split(",")] for panel in (found[1].split() if found else ())]
-    boxes = list[list[float]]()
+    kind, _, share = visible.partition(" ")
+    panels = _read_panels(picture)
+    boxes: list[tuple[float, ...]] = []  # left, right, top, bottom in percent
     if kind.endswith("%"):
-        boxes = [[float(kind.strip("%")), 100, 0, 100]]
-    elif not panels and (kind == "axes" or kind.isdecimal()):
-        boxes = [[0, 100, 0, 100]]
-    elif kind == "axes":
-        from_left = float(share.strip("% ") or 0) / 100
-        boxes = [[left + from_left * (right - left), right, *down] for _, left, right, *down in panels]
-    elif kind.isdecimal():
-        boxes = [[outside, 100, 0, 100] for outside, *_ in panels[int(kind) :][:1]]
+        boxes = [(float(kind.strip("%")), 100, 0, 100)]
+    elif kind == "axes" and panels:
+        visible_share = float(share.strip("% ") or 0) / 100
+        for _, left, right, top, bottom in panels:
+            boxes.append((left + visible_share * (right - left), right, top, bottom))
+    elif kind.isdecimal() and panels:
+        n_visible = int(kind)
+        if n_visible < len(panels):
+            boxes = [(panels[n_visible][0], 100, 0, 100)]
+    elif kind == "axes" or kind.isdecimal():
+        boxes = [(0, 100, 0, 100)]
     for left, right, top, bottom in boxes:
         where = f"--left: {left:g}; --right: {right:g}; --top: {top:g}; --bottom: {bottom:g}"
         yield f'<i class="cover" style="{where}"></i>'
 
 
-def told(cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str = "") -> Slide:
-    """A title, what it is about, and a question as a fragment; what the lesson tells is what one says."""
-    told, _, question = source_of(cell).partition(QUESTION)
-    mark = "# " if told.startswith("# ") else "## "
-    heading, id = mark + named(cell, "title"), named(cell, "predict")
-    beside = drawn_as_told(named(cell, "stage"), cell) or ("" if subject else formulas_of(told))
-    text = "\n\n".join(filter(None, (heading, beside, subject)))
-    asked = named(cell, "ask") or " ".join(question.split())
-    then = (f"{ASKED}{QUESTION} {asked}",) if id else ()
-    section = SECTION.search(told)
-    minutes = minutes_left(section[1], plan) if section else ""
-    wrong = f"A minute to write a guess down; collect a few. {guesses.get(id, '')}" if id else ""
-    wrong += f"\n\n{PLAYING}" if subject.startswith("<iframe") else ""
-    return Slide(text, then, f"{minutes}\n\n{re.sub('</?(details|summary)>', '', told)}\n\n{wrong}")
+def _read_panels(picture: str) -> list[list[float]]:
+    """Return five numbers per panel: its left edge, and the left, right, top and bottom of its axes."""
+    match = PANELS.search(picture)
+    if match is None:
+        return []
+    return [[float(number) for number in panel.split(",")] for panel in match[1].split()]
 
 
-def minutes_left(section: str, plan: Plan) -> str:
-    """How long a section takes, and what is left of the lesson when it begins.
+def make_question_slide(
+    cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str = ""
+) -> Slide:
+    """Make a slide with a title, a subject, and a question that appears with a click.
 
-    >>> minutes_left("1.2", Plan({"1.1": 7, "1.2": 3, "1.3": 4}, []))
+    The text of the lesson before the question is in the notes.
+    """
+    text, _, question = source_of(cell).partition(QUESTION)
+    level = "# " if text.startswith("# ") else "## "
+    heading = level + named(cell, "title")
+    content = draw_printed(named(cell, "stage"), cell)
+    if not content and not subject:
+        content = list_formulas(text)
+    shown = "\n\n".join(part for part in (heading, content, subject) if part)
+    prediction = named(cell, "predict")
+    then: tuple[str, ...] = ()
+    hints = ""
+    if prediction:
+        asked = named(cell, "ask") or " ".join(question.split())
+        then = (f"{ASKED}{QUESTION} {asked}",)
+        hints = f"A minute to write a guess down; collect a few. {guesses.get(prediction, '')}"
+    if subject.startswith("<iframe"):
+        hints += f"\n\n{PLAYING}"
+    section = SECTION.search(text)
+    minutes = format_minutes(section[1], plan) if section else ""
+    plain_text = re.sub("</?(details|summary)>", "", text)
+    return Slide(shown, then, f"{minutes}\n\n{plain_text}\n\n{hints}")
+
+
+def format_minutes(section: str, plan: Plan) -> str:
+    """Return the time of a section, and the time left of the lesson when the section begins.
+
+    >>> format_minutes("1.2", Plan({"1.1": 7, "1.2": 3, "1.3": 4}, []))
     'Section 1.2: 3 minutes; 7 are left, with this one.'
     """
-    later = dict(itertools.dropwhile(lambda part: part[0] != section, plan.minutes.items()))
-    left = f"minutes; {sum(later.values())} are left, with this one."
-    return f"Section {section}: {later[section]} {left}" if later else ""
+    if section not in plan.minutes:
+        return ""
+    sections = list(plan.minutes)
+    remaining = sections[sections.index(section) :]
+    left = sum(plan.minutes[later] for later in remaining)
+    return f"Section {section}: {plan.minutes[section]} minutes; {left} are left, with this one."
 
 
-def ran(cell: dict[str, Any], words: str = "") -> list[Slide]:
-    """A slide for each picture, or one with the code's few lines and what it prints; then the answer.
+# --- the slides of code, output and answer ---
 
-    None where there is none of these: it waits for weights that are not here. `words` is what the lesson
-    tells its readers before the cell, and so what one says.
+
+def make_code_slides(cell: dict[str, Any], introduction: str = "") -> list[Slide]:
+    """Make one slide per picture, or one slide with the code and its output. The last one has the answer.
+
+    `introduction` is the lesson's text before the cell, for the notes. There is no slide if the cell has
+    nothing to show because it needs weights that are not installed.
     """
-    heading, shown, code = f"## {named(cell, 'title')}", shown_by(cell), code_of(cell)
-    if not (shown or code or named(cell, "reveal")):
+    outputs = list_outputs(cell)
+    code = select_code(cell)
+    has_answer = bool(named(cell, "reveal"))
+    if not (outputs or code or has_answer):
         return []
-    pictures = pictures_in(shown)
-    *before, last = [Slide(f"{heading}\n\n{picture}") for picture in pictures] or [
-        Slide(f"{heading}\n\n{code}", tuple(shown))  # what it prints comes with a click
-        if code
-        else Slide("\n\n".join([heading, *shown]))
-    ]
-    runs = PLAYING if pictures and pictures[-1].startswith("<iframe") else "Run."
-    return [*before, with_answer(last, cell, f"{words}\n\n{runs} The whole cell:")]
+    heading = f"## {named(cell, 'title')}"
+    pictures = cover_pictures(outputs)
+    if pictures:
+        slides = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
+    elif code:
+        slides = [Slide(f"{heading}\n\n{code}", tuple(outputs))]  # the output appears with a click
+    else:
+        slides = [Slide("\n\n".join([heading, *outputs]))]
+    has_player = bool(pictures) and pictures[-1].startswith("<iframe")
+    instruction = PLAYING if has_player else "Run."
+    last = add_answer(slides[-1], cell, f"{introduction}\n\n{instruction} The whole cell:")
+    return [*slides[:-1], last]
 
 
-def code_of(cell: dict[str, Any]) -> str:
-    """The lines of its code that are the idea, as its metadata says: "2-5"; most cells show none.
+def select_code(cell: dict[str, Any]) -> str:
+    """Return the lines of a cell's code that its metadata select, such as "2-5". Most cells select none.
 
-    >>> code_of({"source": "import a\\nb = 1\\nprint(b)", "metadata": {"npformer": {"code": "2-2"}}})
+    >>> select_code({"source": "import a\\nb = 1\\nprint(b)", "metadata": {"npformer": {"code": "2-2"}}})
     '```python\\nb = 1\\n```'
     """
     first, _, last = named(cell, "code").partition("-")
-    lines = source_of(cell).split("\n")[int(first or 1) - 1 : int(last or 0)]
-    return "\n".join(["```python", *lines, "```"]) if lines else ""
+    start = int(first or 1) - 1
+    stop = int(last or 0)
+    lines = source_of(cell).split("\n")[start:stop]
+    if not lines:
+        return ""
+    return "\n".join(["```python", *lines, "```"])
 
 
-def joined(slide: Slide, cell: dict[str, Any]) -> Slide:
-    """The slide with what a cell prints and its answer, each with one more click; its picture is there."""
-    shown = shown_by(cell)
-    if pictures := pictures_in(shown, named(cell, "cover") or "0%"):  # the question is about it
-        slide = slide._replace(text="\n\n".join((slide.text, pictures[-1])))
+def add_fragment(slide: Slide, cell: dict[str, Any]) -> Slide:
+    """Add the output of a cell and its answer to a slide.
+
+    A picture is there from the beginning, because the question is about it. Printed output and the answer
+    appear with one click each.
+    """
+    outputs = list_outputs(cell)
+    pictures = cover_pictures(outputs, named(cell, "cover") or "0%")
+    if pictures:
+        slide = slide._replace(text=f"{slide.text}\n\n{pictures[-1]}")
     else:
-        slide = slide._replace(then=(*slide.then, *shown))
-    return with_answer(slide, cell)
+        slide = slide._replace(then=(*slide.then, *outputs))
+    return add_answer(slide, cell)
 
 
-def shown_by(cell: dict[str, Any], hidden: bool = False) -> list[str]:
-    """What the cell shows, part by part: what it prints is drawn where its metadata says so."""
-    return [drawn_as_told(part, cell, hidden) for output in cell["outputs"] for part in parts_of(output)]
+def list_outputs(cell: dict[str, Any], hidden: bool = False) -> list[str]:
+    """Return the outputs of a cell. Printed output is drawn if the metadata say so, with gaps if hidden."""
+    outputs = []
+    for output in cell["outputs"]:
+        for part in format_output(output):
+            outputs.append(draw_printed(part, cell, hidden))
+    return outputs
 
 
-def drawn_as_told(part: str, cell: dict[str, Any], hidden: bool = False) -> str:
-    """Something printed, drawn if the cell's metadata says how."""
-    printed, kind = PRINTED.fullmatch(part), named(cell, "drawn")
-    return drawn(printed[1], kind, named(cell, "where"), CODE_WIDE, hidden) if printed and kind else part
+def draw_printed(part: str, cell: dict[str, Any], hidden: bool = False) -> str:
+    """Draw a part if it is printed output and the metadata of the cell say how. Else return it unchanged."""
+    printed = PRINTED.fullmatch(part)
+    kind = named(cell, "drawn")
+    if printed is None or not kind:
+        return part
+    return draw_numbers(printed[1], kind, named(cell, "where"), LINE_WIDTH, hidden)
 
 
-def with_answer(slide: Slide, cell: dict[str, Any], said: str = "") -> Slide:
-    """The answer's first sentences with one more click; the cell's code in the notes."""
-    notes, id = f"{slide.notes}{said}\n\n```python\n{source_of(cell)}\n```", named(cell, "reveal")
-    if not id:
+def add_answer(slide: Slide, cell: dict[str, Any], notes: str = "") -> Slide:
+    """Add the first paragraph of the answer, which appears with a click. The notes get the cell's code."""
+    notes = f"{slide.notes}{notes}\n\n```python\n{source_of(cell)}\n```"
+    prediction = named(cell, "reveal")
+    if not prediction:
         return slide._replace(notes=notes)
-    answer = named(cell, "answer") or reveal(id).text.strip().partition("\n\n")[0]
+    full_answer = reveal(prediction).text
+    answer = named(cell, "answer") or full_answer.strip().partition("\n\n")[0]
     then = (*slide.then, f"{ANSWERED}**Answer.** {answer}")
-    return slide._replace(then=then, notes=f"{notes}\n\nCompare. {reveal(id).text}")
+    return slide._replace(then=then, notes=f"{notes}\n\nCompare. {full_answer}")
 
 
-def formulas_of(text: str) -> str:
-    """The displayed formulas of a text, each a paragraph, and in two where it is two beside each other.
+def list_formulas(text: str) -> str:
+    """Return the displayed formulas of a text, each as a paragraph. Formulas separated by \\qquad are split.
 
-    >>> formulas_of("so\\n$$a\\n\\\\qquad b$$\\nfollows")
+    >>> list_formulas("so\\n$$a\\n\\\\qquad b$$\\nfollows")
     '$$a$$\\n\\n$$b$$'
     """
-    shown = re.findall(r"\$\$(.+?)\$\$", text, flags=re.S)
-    parts = [part.strip() for each in shown for part in re.split(r"(?:\\qquad|\\quad)+", each)]
-    return "\n\n".join(f"$${part}$$" for part in parts if part)
+    formulas: list[str] = []
+    for displayed in re.findall(r"\$\$(.+?)\$\$", text, flags=re.S):
+        formulas += re.split(r"(?:\\qquad|\\quad)+", displayed)
+    return "\n\n".join(f"$${formula.strip()}$$" for formula in formulas if formula.strip())
 
 
-def title_of(notebook: dict[str, Any]) -> str:
-    """The lesson's heading.
+def find_title(notebook: dict[str, Any]) -> str:
+    """Return the heading of the lesson.
 
-    >>> title_of({"cells": [{"source": "# 1. Where?\\n\\nHere."}]})
+    >>> find_title({"cells": [{"source": "# 1. Where?\\n\\nHere."}]})
     '1. Where?'
     """
     return source_of(notebook["cells"][0]).partition("\n")[0].removeprefix("# ")
 
 
-def parts_of(output: dict[str, Any]) -> Iterator[str]:
-    """A picture as it is, the player in its frame, what was printed as text; an answer comes later."""
+def format_output(output: dict[str, Any]) -> Iterator[str]:
+    """Yield a picture or a player as HTML, printed output as Markdown. Answers and sliders yield nothing."""
     data = output.get("data", {})
-    shown = source_of({"source": data.get("text/html", "")})
     if "text/markdown" in data or WIDGET in data:
         return
+    shown = "".join(data.get("text/html", ""))
     if shown.startswith("<iframe ") or "<img " in shown:
         yield shown
-    elif printed := source_of({"source": output.get("text", data.get("text/plain", ""))}).strip("\n"):
-        yield "\n".join(["```text", *narrow(printed.split("\n")), "```"])
+        return
+    printed = "".join(output.get("text", data.get("text/plain", ""))).strip("\n")
+    if printed:
+        yield "\n".join(["```text", *narrow_columns(printed.split("\n")), "```"])
 
 
 # --- the page -----------------------------------------------------------------------------------
 
 
-def as_page(slides: Sequence[Slide], title: str, stage: dict[str, str]) -> str:
-    """One file of HTML, by nbconvert's exporter for reveal.js with the template of the folder stage.
+def format_page(slides: Sequence[Slide], title: str, page_parts: dict[str, str]) -> str:
+    """Return the HTML page, made by nbconvert's exporter for reveal.js with the template in the folder stage.
 
     Raises ModuleNotFoundError without nbconvert.
     """
     from nbconvert.exporters import SlidesExporter
     from nbformat.v4 import new_notebook
 
-    slides, pages = short_frames(slides)
-    stage = {**stage, "pages": json.dumps(pages).replace("<", "\\u003c")}
-    notebook = new_notebook(cells=[cell for slide in slides for cell in cells_of(slide)])
+    slides, players = share_players(slides)
+    page_parts = {**page_parts, "pages": json.dumps(players).replace("<", "\\u003c")}
+    notebook = new_notebook(cells=[cell for slide in slides for cell in make_cells(slide)])
     notebook.metadata.title = title
     exporter = SlidesExporter(
         template_name="stage", extra_template_basedirs=[str(STAGE_FOLDER.parent)], exclude_anchor_links=True
     )
-    page, _ = exporter.from_notebook_node(notebook, resources={"stage": stage})
-    return MATH.sub(as_mathml, str(page))
+    page, _ = exporter.from_notebook_node(notebook, resources={"stage": page_parts})
+    return MATH.sub(convert_formula, str(page))
 
 
-def short_frames(slides: Sequence[Slide]) -> tuple[list[Slide], list[str]]:
-    """The slides with empty frames, and the player's pages for them: each once, wherever frames open it."""
-    pages: list[str] = []
-    looks = f"<body><style>{(STAGE_FOLDER / 'player.css').read_text(encoding='utf-8')}</style>"
+def share_players(slides: Sequence[Slide]) -> tuple[list[Slide], list[str]]:
+    """Return the slides with empty frames, and the pages of the player that a script puts into the frames.
 
-    def short(found: re.Match[str]) -> str:
-        page = html.unescape(found[2]).replace("<body>", looks, 1)
-        before, at, after = re.split(r'(?<="at":")([^"]*)', page, maxsplit=1)
-        if before + after not in pages:
-            pages.append(before + after)
-        number = pages.index(before + after)
-        return f'<iframe title="{found[1]}" data-page="{number}" data-at="{at}"></iframe>'
+    Frames that differ only in the step at which they open share one page.
+    """
+    players: list[str] = []
+    styled_body = f"<body><style>{(STAGE_FOLDER / 'player.css').read_text(encoding='utf-8')}</style>"
 
-    return [slide._replace(text=FRAME.sub(short, slide.text)) for slide in slides], pages
+    def empty_frame(frame: re.Match[str]) -> str:
+        page = html.unescape(frame[2]).replace("<body>", styled_body, 1)
+        before, step, after = re.split(r'(?<="at":")([^"]*)', page, maxsplit=1)
+        player = before + after
+        if player not in players:
+            players.append(player)
+        return f'<iframe title="{frame[1]}" data-page="{players.index(player)}" data-at="{step}"></iframe>'
+
+    return [slide._replace(text=FRAME.sub(empty_frame, slide.text)) for slide in slides], players
 
 
-def cells_of(slide: Slide) -> Iterator[Any]:
-    """A slide as cells of a notebook: the slide, its fragments and its notes."""
+def make_cells(slide: Slide) -> Iterator[Any]:
+    """Yield the cells of a notebook for one slide: the slide, its fragments and its notes."""
     from nbformat.v4 import new_markdown_cell
 
-    fragments = (("fragment", more) for more in slide.then)
-    kinds = [("slide", slide.text), *fragments, ("notes", slide.notes.strip())]
-    code = "```python" in slide.text
-    for kind, text in kinds:
-        text = text if code or kind == "notes" else PRINTED.sub(lambda found: large(found[1]), text)
-        yield new_markdown_cell(text, metadata={"slideshow": {"slide_type": kind}})
+    fragments = [("fragment", text) for text in slide.then]
+    has_code = "```python" in slide.text
+    for slide_type, text in [("slide", slide.text), *fragments, ("notes", slide.notes.strip())]:
+        if slide_type != "notes" and not has_code:
+            text = PRINTED.sub(_enlarge_match, text)
+        yield new_markdown_cell(text, metadata={"slideshow": {"slide_type": slide_type}})
 
 
-def sheets() -> dict[str, str]:
-    """What goes into the page besides the slides: reveal.js with its licence, its looks and ours.
+def _enlarge_match(printed: re.Match[str]) -> str:
+    return enlarge(printed[1])
 
-    Its files come from sphinx-revealjs, of which nothing is imported. Raises ModuleNotFoundError without a
-    package of the extra `slides`.
+
+def read_page_parts() -> dict[str, str]:
+    """Return the parts of the page besides the slides: reveal.js with its licence, and the style sheets.
+
+    The files come from sphinx-revealjs, which is not imported. Raises ModuleNotFoundError if a package of the
+    extra `slides` is missing.
     """
     from importlib.metadata import distribution
 
     from pygments.formatters import HtmlFormatter
 
-    reveal = Path(str(distribution("sphinx-revealjs").locate_file("sphinx_revealjs/_static/revealjs")))
+    reveal_js = Path(str(distribution("sphinx-revealjs").locate_file("sphinx_revealjs/_static/revealjs")))
     files = [
-        reveal / name for name in ("LICENSE", "dist/reveal.js", "dist/reveal.css", "plugin/notes/notes.js")
+        reveal_js / "LICENSE",
+        reveal_js / "dist" / "reveal.js",
+        reveal_js / "dist" / "reveal.css",
+        reveal_js / "plugin" / "notes" / "notes.js",
+        STAGE_FOLDER / "stage.css",
     ]
-    found = {file.name: file.read_text(encoding="utf-8") for file in [*files, STAGE_FOLDER / "stage.css"]}
-    return {**found, "code.css": HtmlFormatter(style="default").get_style_defs(".highlight")}
+    parts = {file.name: file.read_text(encoding="utf-8") for file in files}
+    parts["code.css"] = HtmlFormatter(style="default").get_style_defs(".highlight")
+    return parts
 
 
-def as_mathml(found: re.Match[str]) -> str:
-    """A formula as MathML; code and tags, in which a dollar is a dollar, as they are."""
+def convert_formula(match: re.Match[str]) -> str:
+    """Convert a formula to MathML. Code and tags, in which a dollar sign begins no formula, are kept."""
     from latex2mathml.converter import convert
 
-    if found["kept"]:
-        return found["kept"]
-    shown = found["shown"] is not None
-    tex = html.unescape(found["shown"] if shown else found["inline"])
+    if match["kept"]:
+        return match["kept"]
+    is_displayed = match["shown"] is not None
+    tex = html.unescape(match["shown"] if is_displayed else match["inline"])
     tex = re.sub(r"\\(sin|cos|exp|ln|log) +(?=[\w\\])", r"\\\1\\,", tex)  # sin 1, not sin1
-    return str(convert(tex, display="block" if shown else "inline"))
+    return str(convert(tex, display="block" if is_displayed else "inline"))

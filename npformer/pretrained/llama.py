@@ -1,6 +1,6 @@
-"""A Llama-like model under the names that others give its arrays: GGUF files, and Hugging Face's."""
+"""Models of the Llama architecture under the names of GGUF files and of Hugging Face's files."""
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,103 +8,184 @@ import numpy as np
 from npformer.arrays import Array
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
 from npformer.pretrained.named_arrays import (
+    build_config,
+    build_name_tree,
+    build_tree,
+    check_dtypes,
+    check_is_dict,
     check_settings,
-    check_state,
-    config_from,
-    existing,
-    from_names,
-    said_in,
-    sizes_of,
-    table,
-    to_names,
+    export_arrays,
+    get_sizes,
+    read_json,
+    require_file,
 )
-from npformer.pretrained.safetensors_files import arrays_in
+from npformer.pretrained.safetensors_files import read_arrays
 from npformer.tree import as_path, tree_map
 from npformer.validation.annotations import DType
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-GGUF = """token_embd.weight
-    blk.{}.attn_q.weight blk.{}.attn_k.weight blk.{}.attn_v.weight blk.{}.attn_output.weight - - - -
-    blk.{}.attn_norm.weight
-    blk.{}.ffn_gate.weight blk.{}.ffn_up.weight blk.{}.ffn_down.weight
-    blk.{}.ffn_norm.weight
-    output_norm.weight output.weight"""
-HUGGING_FACE = """model.embed_tokens.weight
-    model.layers.{}.self_attn.q_proj.weight model.layers.{}.self_attn.k_proj.weight
-    model.layers.{}.self_attn.v_proj.weight model.layers.{}.self_attn.o_proj.weight - - - -
-    model.layers.{}.input_layernorm.weight
-    model.layers.{}.mlp.gate_proj.weight model.layers.{}.mlp.up_proj.weight
-    model.layers.{}.mlp.down_proj.weight
-    model.layers.{}.post_attention_layernorm.weight
-    model.norm.weight lm_head.weight"""
+# The name in the file of the array at each path of CausalLMParams. {} is the number of the block.
+GGUF_NAMES = {
+    "embedding.E": "token_embd.weight",
+    "blocks.{}.attention.W_Q": "blk.{}.attn_q.weight",
+    "blocks.{}.attention.W_K": "blk.{}.attn_k.weight",
+    "blocks.{}.attention.W_V": "blk.{}.attn_v.weight",
+    "blocks.{}.attention.W_O": "blk.{}.attn_output.weight",
+    "blocks.{}.norm_1.gamma": "blk.{}.attn_norm.weight",
+    "blocks.{}.ffn.W_gate": "blk.{}.ffn_gate.weight",
+    "blocks.{}.ffn.W_up": "blk.{}.ffn_up.weight",
+    "blocks.{}.ffn.W_down": "blk.{}.ffn_down.weight",
+    "blocks.{}.norm_2.gamma": "blk.{}.ffn_norm.weight",
+    "norm.gamma": "output_norm.weight",
+    "head": "output.weight",
+}
+HUGGING_FACE_NAMES = {
+    "embedding.E": "model.embed_tokens.weight",
+    "blocks.{}.attention.W_Q": "model.layers.{}.self_attn.q_proj.weight",
+    "blocks.{}.attention.W_K": "model.layers.{}.self_attn.k_proj.weight",
+    "blocks.{}.attention.W_V": "model.layers.{}.self_attn.v_proj.weight",
+    "blocks.{}.attention.W_O": "model.layers.{}.self_attn.o_proj.weight",
+    "blocks.{}.norm_1.gamma": "model.layers.{}.input_layernorm.weight",
+    "blocks.{}.ffn.W_gate": "model.layers.{}.mlp.gate_proj.weight",
+    "blocks.{}.ffn.W_up": "model.layers.{}.mlp.up_proj.weight",
+    "blocks.{}.ffn.W_down": "model.layers.{}.mlp.down_proj.weight",
+    "blocks.{}.norm_2.gamma": "model.layers.{}.post_attention_layernorm.weight",
+    "norm.gamma": "model.norm.weight",
+    "head": "lm_head.weight",
+}
 
 
-def causal_lm_table(text: str, config: CausalLMConfig, found: Sized) -> CausalLMParams:
-    """The names of a whole model; where the config claims more blocks than there are arrays, of fewer."""
-    names = table(CausalLMParams, text, min(config.n_layers, len(found)))
-    return names._replace(head=None) if config.tied else names
+def build_causal_lm_names(
+    names: Mapping[str, str], config: CausalLMConfig, most_blocks: int
+) -> CausalLMParams:
+    """Build the name tree of a causal model.
+
+    A damaged config may claim billions of blocks. The tree never has more than `most_blocks` of them.
+    """
+    tree = build_name_tree(CausalLMParams, names, min(config.n_layers, most_blocks))
+    return tree._replace(head=None) if config.tied else tree
 
 
 def load_llama(path: Any, *, dtype: DType = np.float32) -> tuple[CausalLMParams, CausalLMConfig]:
-    """A Llama-like model from a folder as Hugging Face has it: params, config.
+    """Load a model of the Llama architecture from a folder in the format of Hugging Face.
 
-    Reads config.json and every .safetensors file in the folder; each W is turned over to (d_in, d_out).
-    Models of the kinds llama and mistral: others have the same names and other equations. Nothing in the
-    files is executed.
+    Reads config.json and every .safetensors file of the folder. Nothing in the files is executed. Only the
+    model types llama and mistral are accepted: other types use the same names for different equations.
 
-    Raises ImportError without the package safetensors; FileNotFoundError for a file that is not there;
-    ValueError for one that is damaged, for a tensor that is missing, one too many or of another shape, and
-    for a setting that these equations do not have (stretched RoPE, a window, biases), which it names.
+    Parameters
+    ----------
+    path : str or path
+        The folder.
+    dtype : float dtype
+        The dtype of the returned arrays.
 
+    Returns
+    -------
+    params : CausalLMParams
+        Each weight matrix is transposed to (d_in, d_out).
+    config : CausalLMConfig
+
+    Raises
+    ------
+    ImportError
+        If the package safetensors is not installed.
+    FileNotFoundError
+        If a file is missing.
+    ValueError
+        If a file is damaged, if a tensor is missing, unknown or of the wrong shape, or if config.json has a
+        setting that these equations do not have (scaled RoPE, sliding-window attention, biases). The
+        message names the tensor or the setting.
+
+    Examples
+    --------
     >>> load_llama("no/such/folder")
     Traceback (most recent call last):
         ...
     FileNotFoundError: load_llama: there is no file no/such/folder/config.json
     """
     folder = as_path("load_llama", "path", path)
-    config = _config(existing("load_llama", "path", folder / "config.json"))
-    files = sorted(folder.glob("*.safetensors")) or [
-        existing("load_llama", "path", folder / "model.safetensors")
-    ]
-    found = {name: x for file in files for name, x in arrays_in("load_llama", file).items()}
-    names = causal_lm_table(HUGGING_FACE, config, found)
-    params = from_names("load_llama", folder, names, found, sizes_of(config), found.__getitem__)
+    config = _read_config(require_file("load_llama", "path", folder / "config.json"))
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        files = [require_file("load_llama", "path", folder / "model.safetensors")]
+    arrays: dict[str, Array] = {}
+    for file in files:
+        arrays.update(read_arrays("load_llama", file))
+    names = build_causal_lm_names(HUGGING_FACE_NAMES, config, most_blocks=len(arrays))
+    read = arrays.__getitem__  # with a `read` function, build_tree checks that the numbers are finite
+    params = build_tree("load_llama", folder, names, arrays, get_sizes(config), read)
     return tree_map(lambda a: a.astype(dtype, copy=False), params), config
 
 
-SIZES = {
-    "hidden_size": "d_model", "intermediate_size": "d_ff", "num_hidden_layers": "n_layers",
-    "num_attention_heads": "n_heads", "num_key_value_heads": "n_kv_heads", "rms_norm_eps": "eps",
-    "rope_theta": "base", "max_position_embeddings": "max_length", "tie_word_embeddings": "tied",
-}  # fmt: skip
-FITS = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "partial_rotary_factor": 1.0}
-FITS |= {"rope_type": "default", "rope_scaling": None, "sliding_window": None}
+CONFIG_FIELDS = {  # the name in config.json: the field of CausalLMConfig
+    "hidden_size": "d_model",
+    "intermediate_size": "d_ff",
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "num_key_value_heads": "n_kv_heads",
+    "rms_norm_eps": "eps",
+    "rope_theta": "base",
+    "max_position_embeddings": "max_length",
+    "tie_word_embeddings": "tied",
+}
+SUPPORTED_SETTINGS = {  # None: these equations do not have the setting
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "mlp_bias": False,
+    "partial_rotary_factor": 1.0,
+    "rope_type": "default",
+    "rope_scaling": None,
+    "sliding_window": None,
+}
 
 
-def _config(file: "Path") -> CausalLMConfig:
-    """What config.json says, in our letters; a setting that these equations do not have is refused."""
-    said = {"rope_theta": 10000.0, "tie_word_embeddings": False} | said_in("load_llama", file)
-    said |= said.get("rope_parameters") or {}  # where transformers 5 writes what is RoPE's
-    said = {name: value for name, value in said.items() if value is not None}
-    if (kind := said.get("model_type")) not in ("llama", "mistral"):
-        raise ValueError(f"load_llama: {file} holds a model of the kind {kind!r}; expected llama or mistral")
-    said = {"num_key_value_heads": said.get("num_attention_heads")} | said
-    config = config_from("load_llama", file, said, SIZES, CausalLMConfig, rope_layout="halves")
-    check_settings("load_llama", file, said, FITS | {"head_dim": config.d_model // config.n_heads})
+def _read_config(file: "Path") -> CausalLMConfig:
+    """Read config.json as a CausalLMConfig. Raises ValueError for a setting that is not supported."""
+    settings: dict[str, Any] = {"rope_theta": 10000.0, "tie_word_embeddings": False}
+    settings |= read_json("load_llama", file)
+    settings |= settings.get("rope_parameters") or {}  # transformers 5 writes RoPE's settings there
+    settings = {name: value for name, value in settings.items() if value is not None}
+    model_type = settings.get("model_type")
+    if model_type not in ("llama", "mistral"):
+        raise ValueError(
+            f"load_llama: {file} holds a model of the kind {model_type!r}; expected llama or mistral"
+        )
+    settings = {"num_key_value_heads": settings.get("num_attention_heads")} | settings
+    config = build_config("load_llama", file, settings, CONFIG_FIELDS, CausalLMConfig, rope_layout="halves")
+    supported = SUPPORTED_SETTINGS | {"head_dim": config.d_model // config.n_heads}
+    check_settings("load_llama", file, settings, supported)
     return config
 
 
 def causal_lm_from_torch(state: Mapping[str, Array], config: CausalLMConfig) -> CausalLMParams:
-    """The arrays of a Llama-like model, by the names in Hugging Face's files, as this package's parameters.
+    """Convert the arrays of a Llama model under Hugging Face's names to the parameters of a causal model.
 
-    PyTorch keeps a weight as (d_out, d_in), so each is turned over, as a view. Those files have RoPE's pairs
-    in halves: config.rope_layout="halves". `load_safetensors(file)` makes such a dict.
+    PyTorch stores a weight as (d_out, d_in), so each weight is transposed, as a view. Hugging Face's files
+    need config.rope_layout="halves". `load_safetensors(file)` returns such a dict.
 
-    Raises TypeError for values that are not arrays of one float dtype; ValueError for a name that is missing,
-    for one too many (a bias, a norm of the queries: these equations have none), and for another shape.
+    Parameters
+    ----------
+    state : dict of str to float array
+        The arrays under the names of Hugging Face.
+    config : CausalLMConfig
 
+    Returns
+    -------
+    params : CausalLMParams
+        Views of the arrays.
+
+    Raises
+    ------
+    TypeError
+        If the values are not arrays of one float dtype.
+    ValueError
+        If a name is missing or unknown, or if a shape does not fit. Biases and norms of the queries are
+        unknown names: these equations do not have them.
+
+    Examples
+    --------
     >>> from npformer import CausalLMConfig, init_causal_lm
     >>> import numpy as np
     >>> config = CausalLMConfig(d_model=8, d_ff=5, n_heads=2, n_kv_heads=1, n_layers=1, rope_layout="halves")
@@ -112,14 +193,30 @@ def causal_lm_from_torch(state: Mapping[str, Array], config: CausalLMConfig) -> 
     >>> causal_lm_from_torch(state, config).blocks[0].ffn.W_gate.shape
     (8, 5)
     """
-    check_state("causal_lm_from_torch", state)
-    names = causal_lm_table(HUGGING_FACE, config, state)
-    return from_names("causal_lm_from_torch", "state", names, state, sizes_of(config))
+    function = "causal_lm_from_torch"
+    check_is_dict(function, state)
+    check_dtypes(function, state)
+    names = build_causal_lm_names(HUGGING_FACE_NAMES, config, most_blocks=len(state))
+    return build_tree(function, "state", names, state, get_sizes(config))
 
 
 def causal_lm_to_torch(params: CausalLMParams, config: CausalLMConfig) -> dict[str, Array]:
-    """The arrays by the names and in the shapes of Hugging Face's files. Undoes `causal_lm_from_torch`.
+    """Convert the parameters of a causal model to arrays under the names of Hugging Face's files.
 
+    Undoes `causal_lm_from_torch`.
+
+    Parameters
+    ----------
+    params : CausalLMParams
+    config : CausalLMConfig
+
+    Returns
+    -------
+    state : dict of str to float array
+        Copies of the arrays under the names and in the shapes of Hugging Face's files.
+
+    Examples
+    --------
     >>> from npformer import CausalLMConfig, init_causal_lm
     >>> import numpy as np
     >>> config = CausalLMConfig(d_model=8, d_ff=5, n_heads=2, n_kv_heads=1, n_layers=1)
@@ -127,4 +224,5 @@ def causal_lm_to_torch(params: CausalLMParams, config: CausalLMConfig) -> dict[s
     >>> causal_lm_to_torch(params, config)["model.layers.0.self_attn.k_proj.weight"].shape
     (4, 8)
     """
-    return to_names(causal_lm_table(HUGGING_FACE, config, params.blocks), params)
+    names = build_causal_lm_names(HUGGING_FACE_NAMES, config, most_blocks=len(params.blocks))
+    return export_arrays(names, params)

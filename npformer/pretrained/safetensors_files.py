@@ -1,4 +1,7 @@
-"""Trees in safetensors files, the format in which most models are published; by the library of that name."""
+"""Load and save trees as safetensors files, the format of most published models.
+
+The package safetensors is optional, so this module imports it only when a file is read or written.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -6,32 +9,64 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.arrays import Array, is_array, kind_of
-from npformer.pretrained.named_arrays import existing
+from npformer.pretrained.named_arrays import require_file
 from npformer.tree import as_damage, as_path, check_same_kind, check_same_names, refilled, walked, whole_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "BOOL": "?"}
-DTYPES |= {"I16": "<i2", "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1"}
+NUMPY_DTYPES = {  # a dtype's name in the format: NumPy's
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",  # NumPy has no bfloat16: the bits are read as integers
+    "I64": "<i8",
+    "I32": "<i4",
+    "BOOL": "?",
+    "I16": "<i2",
+    "I8": "i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "u1",
+}
 
 
 def load_safetensors(path: Any, like: Any = None) -> Any:
-    """The file's arrays as a dict of names; with `like`, a tree, what `save_safetensors` wrote, in its form.
+    """Load the arrays of a safetensors file.
 
-    bfloat16, which NumPy does not know, and float16 become float32. Nothing in the file is executed.
+    bfloat16, which NumPy does not have, and float16 become float32. Nothing in the file is executed.
 
-    Raises ImportError without the package safetensors, FileNotFoundError for a file that is not there, and
-    ValueError for a damaged one, or where names, shapes or dtypes are not those of `like`.
+    Parameters
+    ----------
+    path : str or path
+    like : tree of arrays, optional
+        A tree with the structure, shapes and dtypes of the tree that `save_safetensors` wrote.
 
+    Returns
+    -------
+    arrays : dict of str to array, or a tree
+        A dict of the names in the file, or with `like` a tree of its structure.
+
+    Raises
+    ------
+    ImportError
+        If the package safetensors is not installed.
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is damaged, or if names, shapes or dtypes differ from those of `like`.
+
+    Examples
+    --------
     >>> load_safetensors("no/such/model.safetensors")
     Traceback (most recent call last):
         ...
     FileNotFoundError: load_safetensors: there is no file no/such/model.safetensors
     """
     function = "load_safetensors"
-    file = existing(function, "path", path)
-    arrays = arrays_in(function, file)
+    file = require_file(function, "path", path)
+    arrays = read_arrays(function, file)
     if like is None:
         return arrays
     expected = dict(walked(function, like))
@@ -42,11 +77,25 @@ def load_safetensors(path: Any, like: Any = None) -> Any:
 
 
 def save_safetensors(path: Any, tree: Any) -> None:
-    """Write a tree's arrays, each under its path (`blocks.0.ffn.W_1`), or a dict of arrays by its names.
+    """Save the arrays of a tree, or a dict of arrays, as a safetensors file.
 
-    The file appears when it is complete. Raises ImportError without the package safetensors, TypeError for
-    a leaf that is no array of NumPy.
+    Each array of a tree is saved under its path, such as `blocks.0.ffn.W_1`; an array of a dict under its
+    key. The file appears under its name only when it is complete.
 
+    Parameters
+    ----------
+    path : str or path
+    tree : tree of arrays, or dict of str to array
+
+    Raises
+    ------
+    ImportError
+        If the package safetensors is not installed.
+    TypeError
+        If a leaf is not a NumPy array of numbers.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_safetensors(f"{folder}/w.safetensors", (np.ones(2),))
@@ -54,40 +103,45 @@ def save_safetensors(path: Any, tree: Any) -> None:
     {'0': array([1., 1.])}
     """
     file = as_path("save_safetensors", "path", path)
-    leaves = tree if isinstance(tree, Mapping) else dict(walked("save_safetensors", tree))
-    for name, leaf in leaves.items():
-        if not isinstance(leaf, np.ndarray) or not is_array(leaf) or leaf.dtype.kind not in "fiub":
+    named_leaves = tree if isinstance(tree, Mapping) else dict(walked("save_safetensors", tree))
+    for name, leaf in named_leaves.items():
+        is_numeric = isinstance(leaf, np.ndarray) and is_array(leaf) and leaf.dtype.kind in "fiub"
+        if not is_numeric:
             expected = "an array of numbers of NumPy"
             raise TypeError(f"save_safetensors: {name or 'the tree'} is {kind_of(leaf)}; expected {expected}")
-    library = _library("save_safetensors", "safetensors.numpy")
-    data = library.save({name: np.ascontiguousarray(leaf) for name, leaf in leaves.items()})
+    library = _import_library("save_safetensors", "safetensors.numpy")
+    data = library.save({name: np.ascontiguousarray(leaf) for name, leaf in named_leaves.items()})
     with whole_file(file) as stream:
         stream.write(data)
 
 
-def arrays_in(function: str, file: "Path") -> dict[str, Array]:
-    """What a safetensors file holds, by name."""
-    library = _library(function, "safetensors")
+def read_arrays(function: str, file: "Path") -> dict[str, Array]:
+    """Read all arrays of a safetensors file, by name."""
+    library = _import_library(function, "safetensors")
     with as_damage(function, file, "a complete safetensors file"):
         entries = library.deserialize(file.read_bytes())
-    return {name: _array(function, file, name, entry) for name, entry in entries}
+    return {name: _decode_array(function, file, name, entry) for name, entry in entries}
 
 
-def _library(function: str, name: str) -> Any:
+def _import_library(function: str, module: str) -> Any:
+    """Import a module of the package safetensors. Raises ImportError with the command that installs it."""
     from importlib import import_module
 
     try:
-        return import_module(name)
+        return import_module(module)
     except ImportError:
         raise ImportError(f"{function}: safetensors is not installed; pip install safetensors") from None
 
 
-def _array(function: str, file: "Path", name: str, entry: dict[str, Any]) -> Array:
-    """One entry; a half-precision number is the upper half of a float32, or NumPy's own kind."""
-    kind = entry["dtype"]
-    if kind not in DTYPES:
-        raise ValueError(f"{function}: {name} has dtype {kind} in {file}; expected {', '.join(DTYPES)}")
-    array = np.frombuffer(entry["data"], DTYPES[kind]).reshape(entry["shape"])
-    if kind == "BF16":
+def _decode_array(function: str, file: "Path", name: str, entry: dict[str, Any]) -> Array:
+    """Convert one entry of a file to an array. Both half-precision formats become float32."""
+    dtype = entry["dtype"]
+    if dtype not in NUMPY_DTYPES:
+        expected = ", ".join(NUMPY_DTYPES)
+        raise ValueError(f"{function}: {name} has dtype {dtype} in {file}; expected {expected}")
+    array = np.frombuffer(entry["data"], NUMPY_DTYPES[dtype]).reshape(entry["shape"])
+    if dtype == "BF16":  # a bfloat16 number is the upper half of a float32 number
         return (array.astype(np.uint32) << 16).view(np.float32)
-    return array.astype(np.float32) if kind == "F16" else array
+    if dtype == "F16":
+        return array.astype(np.float32)
+    return array

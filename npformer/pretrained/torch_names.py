@@ -1,35 +1,85 @@
-"""An encoder block under the names that PyTorch gives its arrays, both ways."""
+"""Convert an encoder block from and to the names and shapes of PyTorch's nn.TransformerEncoderLayer."""
 
 from collections.abc import Mapping
 
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams
 from npformer.encoder import EncoderBlockParams
-from npformer.pretrained.named_arrays import check_state, from_names, table, to_names
+from npformer.pretrained.named_arrays import (
+    build_name_tree,
+    build_tree,
+    check_dtypes,
+    check_is_dict,
+    check_names,
+    export_arrays,
+)
 from npformer.tree import tree_map
 from npformer.validation.checks import check_shape
 
-IN_ORDER = """self_attn.in_proj_weight self_attn.in_proj_bias
-    self_attn.out_proj.weight self_attn.out_proj.bias
-    linear1.weight linear1.bias linear2.weight linear2.bias
-    norm1.weight norm1.bias norm2.weight norm2.bias""".split()
-IN_PROJ = {IN_ORDER[0]: ("3 d_model", "d_model"), IN_ORDER[1]: ("3 d_model",)}  # of Q, K and V
-TABLE = """self_attn.in_proj_weight[0] self_attn.in_proj_weight[1] self_attn.in_proj_weight[2]
-    self_attn.out_proj.weight
-    self_attn.in_proj_bias[0] self_attn.in_proj_bias[1] self_attn.in_proj_bias[2] self_attn.out_proj.bias
-    norm1.weight norm1.bias linear1.weight linear1.bias linear2.weight linear2.bias norm2.weight norm2.bias"""
+IN_PROJ_WEIGHT = "self_attn.in_proj_weight"  # W_Qᵀ, W_Kᵀ and W_Vᵀ stacked: (3 d_model, d_model)
+IN_PROJ_BIAS = "self_attn.in_proj_bias"  # b_Q, b_K and b_V stacked: (3 d_model,)
+STATE_DICT_NAMES = (  # in the order of PyTorch
+    IN_PROJ_WEIGHT,
+    IN_PROJ_BIAS,
+    "self_attn.out_proj.weight",
+    "self_attn.out_proj.bias",
+    "linear1.weight",
+    "linear1.bias",
+    "linear2.weight",
+    "linear2.bias",
+    "norm1.weight",
+    "norm1.bias",
+    "norm2.weight",
+    "norm2.bias",
+)
+STACKED = {IN_PROJ_WEIGHT: ("3 d_model", "d_model"), IN_PROJ_BIAS: ("3 d_model",)}
+NAMES = {  # "[0]", "[1]" and "[2]" are the parts of a stacked array
+    "attention.W_Q": f"{IN_PROJ_WEIGHT}[0]",
+    "attention.W_K": f"{IN_PROJ_WEIGHT}[1]",
+    "attention.W_V": f"{IN_PROJ_WEIGHT}[2]",
+    "attention.W_O": "self_attn.out_proj.weight",
+    "attention.b_Q": f"{IN_PROJ_BIAS}[0]",
+    "attention.b_K": f"{IN_PROJ_BIAS}[1]",
+    "attention.b_V": f"{IN_PROJ_BIAS}[2]",
+    "attention.b_O": "self_attn.out_proj.bias",
+    "norm_1.gamma": "norm1.weight",
+    "norm_1.beta": "norm1.bias",
+    "ffn.W_1": "linear1.weight",
+    "ffn.b_1": "linear1.bias",
+    "ffn.W_2": "linear2.weight",
+    "ffn.b_2": "linear2.bias",
+    "norm_2.gamma": "norm2.weight",
+    "norm_2.beta": "norm2.bias",
+}
 
 
 def encoder_block_from_torch(state: Mapping[str, Array]) -> EncoderBlockParams:
-    """The arrays of an nn.TransformerEncoderLayer, by its state_dict's names, as this package's parameters.
+    """Convert the state_dict of an nn.TransformerEncoderLayer to the parameters of an encoder block.
 
-    PyTorch keeps a weight as (d_out, d_in) and computes x Wᵀ + b, so each is turned over; in_proj_weight is
-    W_Qᵀ, W_Kᵀ and W_Vᵀ, one below the other. `{name: t.numpy() for name, t in layer.state_dict().items()}`
-    makes the dict; the same dict of gradients becomes gradients. norm1 is norm_1, whichever norm comes first.
+    PyTorch stores a weight as (d_out, d_in) and computes x Wᵀ + b, so each weight is transposed. Its
+    in_proj_weight stacks W_Qᵀ, W_Kᵀ and W_Vᵀ. `{name: t.numpy() for name, t in layer.state_dict().items()}`
+    makes the dict. A dict of gradients under the same names is converted to gradients. norm1 becomes norm_1
+    for both values of `norm_first`.
 
-    Raises TypeError for values that are not arrays of one float dtype, ValueError for a name that is missing
-    or one too many, or a shape that does not fit.
+    Parameters
+    ----------
+    state : dict of str to float array
+        The arrays under the names of PyTorch.
 
+    Returns
+    -------
+    params : EncoderBlockParams
+        Copies of the arrays.
+
+    Raises
+    ------
+    TypeError
+        If the values are not arrays of one float dtype.
+    ValueError
+        If a name is missing or unknown, or if a shape does not fit.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from npformer import TransformerConfig, init_encoder_block
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2, attention_bias=True)
@@ -38,26 +88,56 @@ def encoder_block_from_torch(state: Mapping[str, Array]) -> EncoderBlockParams:
     (8, 32)
     """
     function = "encoder_block_from_torch"
-    check_state(function, state, EncoderBlockParams.__name__, IN_ORDER)
-    sizes: dict[str, int] = {}
-    for letter, name in ("d_model", "norm1.weight"), ("d_ff", "linear1.bias"):  # they tell the sizes
-        check_shape(function, f"state[{name!r}]", state[name], (letter,), sizes)
-        sizes |= {letter: len(state[name]), f"3 {letter}": 3 * len(state[name])}
-    arrays = dict(state)
-    for name, letters in IN_PROJ.items():
-        whole = arrays.pop(name)
-        check_shape(function, f"state[{name!r}]", whole, letters, sizes)
-        arrays |= {f"{name}[{i}]": part for i, part in enumerate(whole.reshape(3, -1, *whole.shape[1:]))}
-    block = from_names(function, "state", table(EncoderBlockParams, TABLE), arrays, sizes)
+    check_is_dict(function, state)
+    check_names(function, "state", EncoderBlockParams.__name__, STATE_DICT_NAMES, state)
+    check_dtypes(function, state)
+    sizes = _read_sizes(function, state)
+    arrays = _split_stacked(function, state, sizes)
+    names = build_name_tree(EncoderBlockParams, NAMES)
+    block = build_tree(function, "state", names, arrays, sizes)
     return EncoderBlockParams(*tree_map(lambda a: a.copy(), block))
 
 
+def _read_sizes(function: str, state: Mapping[str, Array]) -> dict[str, int]:
+    """Return the sizes d_model and d_ff, and three times each, from two arrays with one axis."""
+    sizes: dict[str, int] = {}
+    for dimension, name in (("d_model", "norm1.weight"), ("d_ff", "linear1.bias")):
+        check_shape(function, f"state[{name!r}]", state[name], (dimension,), sizes)
+        size = len(state[name])
+        sizes[dimension] = size
+        sizes[f"3 {dimension}"] = 3 * size
+    return sizes
+
+
+def _split_stacked(function: str, state: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Return the arrays with each stacked one replaced by its parts for Q, K and V."""
+    arrays = dict(state)
+    for name, dimensions in STACKED.items():
+        stacked = arrays.pop(name)
+        check_shape(function, f"state[{name!r}]", stacked, dimensions, dict(sizes))
+        parts = stacked.reshape(3, -1, *stacked.shape[1:])  # (3, d_model, ...)
+        for i, part in enumerate(parts):
+            arrays[f"{name}[{i}]"] = part
+    return arrays
+
+
 def encoder_block_to_torch(params: EncoderBlockParams) -> dict[str, Array]:
-    """The block's arrays by the names and in the shapes of an nn.TransformerEncoderLayer's state_dict.
+    """Convert the parameters of an encoder block to the state_dict of an nn.TransformerEncoderLayer.
 
-    `layer.load_state_dict({name: torch.from_numpy(a) for name, a in state.items()})` takes it from there.
-    Absent attention biases (None) become zeros, which add as little. Undoes `encoder_block_from_torch`.
+    Undoes `encoder_block_from_torch`. Absent attention biases (None) become zeros, which have the same
+    effect. `{name: torch.from_numpy(a) for name, a in state.items()}` is the argument of load_state_dict.
 
+    Parameters
+    ----------
+    params : EncoderBlockParams
+
+    Returns
+    -------
+    state : dict of str to float array
+        Copies of the arrays under the names and in the shapes of PyTorch.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from npformer import TransformerConfig, init_encoder_block
     >>> config = TransformerConfig(d_model=8, d_ff=32, n_heads=2)
@@ -68,6 +148,9 @@ def encoder_block_to_torch(params: EncoderBlockParams) -> dict[str, Array]:
     xp = array_module(params.norm_1.beta)
     zeros = xp.zeros_like(params.norm_1.beta)  # (d_model,)
     attention = AttentionParams(*[zeros if part is None else part for part in params.attention])
-    state = to_names(table(EncoderBlockParams, TABLE), params._replace(attention=attention))
-    whole = {name: xp.concatenate([state[f"{name}[{i}]"] for i in range(3)]) for name in IN_PROJ}
-    return {name: (whole | state)[name] for name in IN_ORDER}
+    names = build_name_tree(EncoderBlockParams, NAMES)
+    arrays = export_arrays(names, params._replace(attention=attention))
+    for name in STACKED:
+        parts = [arrays[f"{name}[{i}]"] for i in range(3)]
+        arrays[name] = xp.concatenate(parts)  # (3 d_model, ...)
+    return {name: arrays[name] for name in STATE_DICT_NAMES}

@@ -1,4 +1,4 @@
-"""A published byte-level vocabulary, as GPT-2's: words first, then merges by rank, marks as they are."""
+"""A byte-level vocabulary with merges, as GPT-2's: text is split into words, and then bytes are merged."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -9,99 +9,180 @@ from npformer.modern.byte_pairs import as_bytes, join_pieces, merge_pairs
 
 
 class Vocabulary(NamedTuple):
-    """The bytes of each id, the ids that two neighbours become, and the marks that are no text."""
+    """A byte-level vocabulary of a pretrained model."""
 
-    pieces: tuple[bytes, ...]
-    ranks: dict[tuple[int, int], tuple[int, int]]  # two ids: the rank of their merge, and the id they become
-    bytes: dict[int, int]  # the id of each byte; some vocabularies lack those that no text has
-    marks: dict[str, int]  # <|im_start|> and its like
-    digits_alone: bool  # 2026 as four words
+    pieces: tuple[bytes, ...]  # the bytes of each id
+    ranks: dict[
+        tuple[int, int], tuple[int, int]
+    ]  # two neighbouring ids: the rank of the merge, the merged id
+    bytes: dict[int, int]  # the id of each byte; some vocabularies lack bytes that no text contains
+    marks: dict[str, int]  # the special tokens, such as <|im_start|>, and their ids
+    digits_alone: bool  # whether each digit is a word: 2026 is four words
     stop_id: int | None = None
-    chat_template: str | None = None  # how a conversation is written, for Jinja; nothing here runs it
+    chat_template: str | None = (
+        None  # the format of a conversation, in the language Jinja; it is not executed
+    )
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self.pieces)} pieces, {len(self.marks)} marks)"
 
     def encode(self, text: str, *, marks: bool = True) -> list[int]:
-        """The ids of a text; with marks=False a mark that a text spells is text, whoever wrote it.
+        """Convert a text to ids.
 
-        A byte that the vocabulary lacks is left out, as by the readers of those who made it.
+        A byte that the vocabulary lacks is left out, as in the model's original tokenizer.
+
+        Parameters
+        ----------
+        text : str
+        marks : bool
+            Whether special tokens in the text become their ids. With False they are encoded as ordinary
+            text, so that a user cannot insert special tokens.
+
+        Returns
+        -------
+        ids : list of int
         """
         as_bytes("encode", text)
-        known = sorted(self.marks, key=len, reverse=True) if marks else []  # of two that fit, the longer
         ids: list[int] = []
-        for part in re.split(f"({'|'.join(map(re.escape, known))})", text) if known else [text]:
-            ids += [self.marks[part]] if part in known else self._word_ids(part)
+        special_tokens = self.marks if marks else {}
+        for part in _split_special_tokens(text, special_tokens):
+            if part in special_tokens:
+                ids.append(special_tokens[part])
+            else:
+                ids += self._encode_words(part)
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of the ids; a byte that is no part of a letter becomes �."""
+        """Convert ids to a text. Bytes that are not valid UTF-8 become �.
+
+        Parameters
+        ----------
+        ids : iterable of int
+
+        Returns
+        -------
+        text : str
+        """
         return join_pieces("decode", ids, self.pieces).decode("utf-8", "replace")
 
-    def _word_ids(self, part: str) -> Iterator[int]:
-        for word in words(part, self.digits_alone):
-            letters = [self.bytes[byte] for byte in word.encode() if byte in self.bytes]
-            yield from merge_pairs(letters, lambda a, b: self.ranks.get((a, b)))
+    def _encode_words(self, text: str) -> Iterator[int]:
+        """Yield the ids of a text without special tokens, word by word."""
+        for word in split_words(text, self.digits_alone):
+            byte_ids = [self.bytes[byte] for byte in word.encode() if byte in self.bytes]
+            yield from merge_pairs(byte_ids, self._rank_pair)
+
+    def _rank_pair(self, a: int, b: int) -> tuple[int, int] | None:
+        """Return the rank of the merge of two ids, and the merged id. None if the two do not merge."""
+        return self.ranks.get((a, b))
 
 
-ENDING = re.compile("'(?:s|t|re|ve|m|ll|d)")
-WORD = re.compile(r" ?L+| ?N+| ?O+|[ _]+(?![LNO])|[ _]+")  # over the kinds of the letters
+def _split_special_tokens(text: str, special_tokens: Iterable[str]) -> list[str]:
+    """Split a text before and after each special token. If two special tokens match, the longer one wins."""
+    longest_first = sorted(special_tokens, key=len, reverse=True)
+    if not longest_first:
+        return [text]
+    alternatives = "|".join(re.escape(token) for token in longest_first)
+    return re.split(f"({alternatives})", text)
 
 
-def words(text: str, digits_alone: bool = False) -> Iterator[str]:
-    """The text cut where GPT-2 cuts it: a space goes to the word behind it, letters, digits and signs apart.
+ENDING = re.compile("'(?:s|t|re|ve|m|ll|d)")  # of English words, such as I'd
+WORD = re.compile(r" ?L+| ?N+| ?O+|[ _]+(?![LNO])|[ _]+")  # over the classes of the characters
 
-    Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.2: no merge
-    crosses such a cut.
 
-    >>> list(words("I'd say 42  times!"))
+def split_words(text: str, digits_alone: bool = False) -> Iterator[str]:
+    """Split a text into words as GPT-2 does. No merge crosses the border of a word.
+
+    Letters, digits and other characters become separate words. A space belongs to the word after it.
+    Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.2.
+
+    Parameters
+    ----------
+    text : str
+    digits_alone : bool
+        Whether each digit is a word.
+
+    Yields
+    ------
+    word : str
+
+    Examples
+    --------
+    >>> list(split_words("I'd say 42  times!"))
     ['I', "'d", ' say', ' 42', ' ', ' times', '!']
-    >>> list(words("say 42", digits_alone=True))
+    >>> list(split_words("say 42", digits_alone=True))
     ['say', ' ', '4', '2']
     """
-    kinds, i = "".join(map(_kind, text)), 0
-    while i < len(text):
-        end = i + 1
-        if not (digits_alone and kinds[i] == "N"):
-            stop = kinds.find("N", i) if digits_alone else -1
-            stop = len(text) if stop == -1 else stop
-            found = ENDING.match(text, i, stop) or WORD.match(kinds, i, stop)
-            end = found.end() if found else stop
-        yield text[i:end]
-        i = end
+    classes = "".join(_classify_character(character) for character in text)
+    start = 0
+    while start < len(text):
+        end = _find_word_end(text, classes, start, digits_alone)
+        yield text[start:end]
+        start = end
 
 
-def _kind(letter: str) -> str:
-    """L a letter, N a number, a space, _ other white space, O any other sign."""
-    if letter == " ":
+def _find_word_end(text: str, classes: str, start: int, digits_alone: bool) -> int:
+    """Return the end of the word that begins at `start`."""
+    limit = len(text)
+    if digits_alone:
+        if classes[start] == "N":
+            return start + 1
+        next_digit = classes.find("N", start)
+        if next_digit != -1:
+            limit = next_digit
+    match = ENDING.match(text, start, limit) or WORD.match(classes, start, limit)
+    return match.end() if match else limit
+
+
+def _classify_character(character: str) -> str:
+    """Return L for a letter, N for a number, " " for a space, _ for other white space, O for others."""
+    if character == " ":
         return " "
-    kind = category(letter)[0]
-    return kind if kind in "LN" else "_" if letter.isspace() and letter not in "\x1c\x1d\x1e\x1f" else "O"
+    major_category = category(character)[0]
+    if major_category in "LN":
+        return major_category
+    is_separator = character in "\x1c\x1d\x1e\x1f"  # white space for Python, but not for GPT-2
+    return "_" if character.isspace() and not is_separator else "O"
 
 
-def _letters_of_bytes() -> str:
-    """How GPT-2's files write the 256 bytes: one that prints as itself, another as a letter from Ā on."""
-    prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = iter(range(256, 512))
-    return "".join(chr(byte if byte in prints else next(others)) for byte in range(256))
+def _list_byte_characters() -> list[str]:
+    """Return the character by which GPT-2's files write each of the 256 bytes.
 
-
-LETTERS = _letters_of_bytes()
-BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
-
-
-def vocabulary(
-    tokens: list[str], merges: list[str], marks: dict[str, int], digits_alone: bool = False
-) -> Vocabulary:
-    """From the lists in a file: the tokens in the order of their ids, and merges as "Ġ t", the first first.
-
-    Raises KeyError for a merge of tokens that are not there.
+    A printable byte is written as its own character. The others are written as the characters from Ā on.
     """
-    ids = {token: i for i, token in enumerate(tokens)}
+    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    characters = []
+    n_others = 0
+    for byte in range(256):
+        if byte in printable:
+            characters.append(chr(byte))
+        else:
+            characters.append(chr(256 + n_others))
+            n_others += 1
+    return characters
+
+
+CHARACTER_OF_BYTE = _list_byte_characters()
+BYTE_OF_CHARACTER = {character: byte for byte, character in enumerate(CHARACTER_OF_BYTE)}
+
+
+def make_vocabulary(
+    tokens: list[str], merges: list[str], special_tokens: dict[str, int], digits_alone: bool = False
+) -> Vocabulary:
+    """Make a vocabulary from the lists of a file.
+
+    `tokens` are in the order of their ids. `merges` are pairs such as "Ġ t", in the order of their ranks.
+    Raises KeyError for a merge of tokens that are not in the list.
+    """
+    ids = {token: token_id for token_id, token in enumerate(tokens)}
     ranks: dict[tuple[int, int], tuple[int, int]] = {}
     for rank, merge in enumerate(merges):
         a, b = merge.split(" ")
         ranks.setdefault((ids[a], ids[b]), (rank, ids[a + b]))
-    pieces = tuple(x.encode() if x in marks else bytes(BYTES[letter] for letter in x) for x in tokens)
-    first = {byte: ids[letter] for byte, letter in enumerate(LETTERS) if letter in ids}
-    return Vocabulary(pieces, ranks, first, marks, digits_alone)
+    pieces = []
+    for token in tokens:
+        if token in special_tokens:
+            pieces.append(token.encode())
+        else:
+            pieces.append(bytes(BYTE_OF_CHARACTER[character] for character in token))
+    byte_ids = {byte: ids[character] for byte, character in enumerate(CHARACTER_OF_BYTE) if character in ids}
+    return Vocabulary(tuple(pieces), ranks, byte_ids, special_tokens, digits_alone)

@@ -186,7 +186,7 @@ def test_posed_answer_equals_a_different_calculation(exercise, name):
 @pytest.mark.parametrize("exercise", load_questions())
 def test_every_written_confusion_is_a_wrong_answer(exercise):
     task = bank()[exercise]
-    written = set(load_questions()[exercise].said.values())
+    written = set(load_questions()[exercise].answers.values())
     if isinstance(task, Numbers):
         assert written <= set(task.posed().wrong)
 

@@ -1,9 +1,8 @@
-"""The lessons in a real JupyterLab, one in Notebook 7 too.
+"""Test the lessons in a real JupyterLab, and one lesson in Notebook 7.
 
-A cell with its output fits on one screen, and every picture's description is in the tree that a screen
-reader walks. Stepped through as a reader does, nothing is spoilt: an answer is on the page after its cell
-ran, and not before. That is tried with one lesson or two, and by `-m "browser and slow"` with all of them.
-Skipped without Chromium or these programs.
+Each cell with its output fits on one screen. The accessibility tree has the description of every picture. An
+answer appears on the page after its cell has run, and not before. One or two lessons are tested by default,
+and all of them with `-m "browser and slow"`. The tests are skipped without Chromium or these programs.
 """
 
 import json
@@ -27,31 +26,32 @@ pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --e
 pytestmark = pytest.mark.browser
 
 SCREEN = {"width": 1280, "height": 800}
-HIGHEST = 720  # pixels of a code cell with its output
+HIGHEST = 720  # the greatest height of a code cell with its output, in pixels
 SETTINGS = {
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
 }
 NOTEBOOK = "jupyterapp.shell.currentWidget.content"
-TOLD = ".jp-Notebook .jp-OutputArea-output, .jp-Notebook .jp-MarkdownOutput"
-PAGES = {"jupyterlab": "lab/tree/{}?reset", "notebook": "notebooks/{}"}  # a notebook's page in each program
+VISIBLE_TEXT = ".jp-Notebook .jp-OutputArea-output, .jp-Notebook .jp-MarkdownOutput"
+PAGES = {"jupyterlab": "lab/tree/{}?reset", "notebook": "notebooks/{}"}  # the path of a notebook's page
 
 
 @pytest.fixture(scope="module")
 def room(request, tmp_path_factory):
-    """A server of its own, which touches nothing of the reader's: (a page's address, the folder it shows)."""
+    """Run a server with its own settings. Return the address of a page, and the folder of the notebooks."""
     pytest.importorskip(request.param, reason=f"needs it: uv run --with {request.param} pytest …")
     home = tmp_path_factory.mktemp("room")
     for name, values in SETTINGS.items():
         file = home / ".jupyter" / "lab" / "user-settings" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values))
-    (shown := home / "lessons").mkdir()
+    lessons_folder = home / "lessons"
+    lessons_folder.mkdir()
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
     options = "--no-browser --allow-root --expose-app-in-browser --IdentityProvider.token=".split()
-    options += [f"--ServerApp.port={port}", f"--ServerApp.root_dir={shown}"]
+    options += [f"--ServerApp.port={port}", f"--ServerApp.root_dir={lessons_folder}"]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "IPYTHON"))} | {
         "HOME": str(home)
     }
@@ -60,7 +60,7 @@ def room(request, tmp_path_factory):
         server = subprocess.Popen(command, env=env, stdout=log, stderr=log)
         try:
             wait_for(f"http://localhost:{port}/api", server)
-            yield f"http://localhost:{port}/{PAGES[request.param]}", shown
+            yield f"http://localhost:{port}/{PAGES[request.param]}", lessons_folder
         finally:
             server.terminate()
             server.wait(30)
@@ -78,7 +78,7 @@ def wait_for(address, server):
 
 @pytest.fixture
 def opened(chromium, room):
-    """Open a notebook in the room."""
+    """Return a function that opens a notebook on the server."""
     address, folder = room
     pages = []
 
@@ -99,46 +99,46 @@ def opened(chromium, room):
         page.close()
 
 
-def fragment(answer):
-    """The longest part of an answer that reads the same in the file and on the page."""
-    words = re.sub(r"\$[^$]+\$|`[^`]+`", "$", answer)
-    plain = max(re.split(r"[|$*\[\]()\n\"']", words), key=len).strip()
-    assert len(plain) >= 4, f"an answer in which no words follow each other: {answer!r}"
+def find_plain_part(answer):
+    """Return the longest part of an answer that is the same text in the file and on the page."""
+    text = re.sub(r"\$[^$]+\$|`[^`]+`", "$", answer)
+    plain = max(re.split(r"[|$*\[\]()\n\"']", text), key=len).strip()
+    assert len(plain) >= 4, f"the answer has no plain part: {answer!r}"
     return plain
 
 
-def told(page):
-    """What stands on the page outside code cells' input, in one line."""
-    return " ".join(" ".join(page.locator(TOLD).all_inner_texts()).split())
+def read_page(page):
+    """Return the text on the page without the input of code cells, in one line."""
+    return " ".join(" ".join(page.locator(VISIBLE_TEXT).all_inner_texts()).split())
 
 
 def step_through(page, notebook):
-    """Run every cell: an answer is there when its cell has run, and not before."""
-    asked = {predict.id: fragment(predict.answer) for predict in predicts(notebook)}
+    """Run every cell, and check that an answer appears when its cell has run, and not before."""
+    answers = {predict.id: find_plain_part(predict.answer) for predict in predicts(notebook)}
     page.evaluate(f"{NOTEBOOK}.activeCellIndex = 0; {NOTEBOOK}.mode = 'command'; {NOTEBOOK}.node.focus()")
     for number, cell in enumerate(notebook["cells"]):
-        answered = named(cell, "reveal")
-        if answered:
-            assert asked[answered] not in told(page), f"the answer {answered} is there before its cell ran"
+        prediction = named(cell, "reveal")
+        if prediction:
+            assert answers[prediction] not in read_page(page), f"{prediction} is visible before its cell ran"
         assert page.evaluate(f"{NOTEBOOK}.activeCellIndex") == number
         page.keyboard.press("Shift+Enter")
         model = f"{NOTEBOOK}.widgets[{number}].model"
         page.wait_for_function(f"{model}.type != 'code' || {model}.executionCount", timeout=120_000)
-        if answered:
+        if prediction:
             node = page.locator(".jp-Notebook .jp-Cell").nth(number)
             node.get_by_text("Answer.").last.wait_for()
-            assert asked[answered] in " ".join(node.inner_text().split())
+            assert answers[prediction] in " ".join(node.inner_text().split())
 
 
-def too_high(page):
-    """{number from 1: pixels} of the code cells that with their output do not fit on the screen."""
+def find_high_cells(page):
+    """Return the code cells that do not fit on the screen with their output: {number from 1: pixels}."""
     cells = page.locator(".jp-Notebook .jp-Cell")
     heights = "all => all.map(x => x.matches('.jp-CodeCell') ? x.getBoundingClientRect().height : 0)"
     return {n: h for n, h in enumerate(cells.evaluate_all(heights), 1) if h > HIGHEST}
 
 
 def check_pictures(page):
-    """Some are there; each has arrived, fits on the screen, and is described where a screen reader looks."""
+    """Check that there are pictures, and that each is loaded, fits on the screen and has a description."""
     page.locator(".jp-OutputArea-output img").first.wait_for()
     looks = "all => all.map(x => [x.alt, x.naturalWidth > 0, x.getBoundingClientRect().height])"
     shown = page.locator(".jp-OutputArea-output img").evaluate_all(looks)
@@ -149,35 +149,38 @@ def check_pictures(page):
 
 
 def check_screen(page, program):
-    """Every code cell with its output fits, in JupyterLab's Presentation Mode with its larger letters too."""
+    """Check that every code cell fits, also with the larger letters of JupyterLab's Presentation Mode."""
     check_pictures(page)
-    assert too_high(page) == {}
+    assert find_high_cells(page) == {}
     if program == "jupyterlab":
         page.evaluate("jupyterapp.commands.execute('application:toggle-presentation-mode')")
         page.locator(".jp-mod-presentationMode").wait_for()
-        page.wait_for_timeout(1000)  # JupyterLab measures its lines again, a moment later
-        assert too_high(page) == {}
+        page.wait_for_timeout(1000)  # JupyterLab measures its lines again after a moment
+        assert find_high_cells(page) == {}
 
 
-def lessons(*soon):
-    """All of them in JupyterLab; those that do not start so are slow. The first in Notebook 7 too."""
-    marks = {path: [] if path.name.startswith(soon) else pytest.mark.slow for path in LESSONS}
+def parametrize_lessons(*default):
+    """Parametrize a test with all lessons in JupyterLab, and with the first one in Notebook 7.
+
+    Lessons whose names do not begin with one of the default numbers are slow.
+    """
+    marks = {path: [] if path.name.startswith(default) else pytest.mark.slow for path in LESSONS}
     cases = [pytest.param("jupyterlab", path, marks=marks[path], id=path.stem) for path in LESSONS]
     cases.append(pytest.param("notebook", LESSONS[0], id="notebook_7"))
     return pytest.mark.parametrize(("room", "path"), cases, indirect=["room"])
 
 
-@lessons("01")
-def test_nothing_is_spoilt_and_every_cell_fits_on_the_screen(path, opened, request):
+@parametrize_lessons("01")
+def test_answers_appear_after_their_cells(path, opened, request):
     skip_without(path)
     page = opened(path.name, student_copy(read(path)))
     step_through(page, read(path))
     check_screen(page, request.node.callspec.params["room"])
 
 
-@lessons("01", "05")
-def test_every_cell_as_it_was_saved_fits_on_the_screen(path, opened, request):
-    """As it came by mail: the notebook is not trusted, and its pictures are described all the same."""
+@parametrize_lessons("01", "05")
+def test_saved_cells_fit_on_the_screen(path, opened, request):
+    """The notebook is not trusted, as if it came by mail. Its pictures have descriptions nevertheless."""
     page = opened(path.name, read(path))
     assert page.evaluate(f"{NOTEBOOK}.model.cells.get(1).trusted") is False
     check_screen(page, request.node.callspec.params["room"])

