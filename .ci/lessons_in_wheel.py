@@ -33,10 +33,10 @@ class Lessons(BuildHookInterface):  # type: ignore[type-arg]
             shutil.rmtree(self.folder)
 
     def _student_copy(self) -> Any:
-        """Return the package's `student_copy`, loaded from its file alone: the build has no NumPy."""
+        """Return the package's `make_student_copy`, loaded from its file alone: the build has no NumPy."""
         path = Path(self.root, "npformer", "handouts", "lesson_copies.py")
         spec = importlib.util.spec_from_file_location("lesson_copies", path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        return module.student_copy
+        return module.make_student_copy

@@ -47,7 +47,7 @@ def is_array(x: Any) -> bool:
     return isinstance(x, array_module(x).ndarray) and not isinstance(x, np.matrix | np.ma.MaskedArray)
 
 
-def with_arrays(result: Any) -> Any:
+def scalars_to_arrays(result: Any) -> Any:
     """Turn a NumPy scalar, or one that is the first element of a tuple, into an array without axes.
 
     NumPy returns scalars from operations on 0-d arrays. A scalar and a float32 array can give float64.
@@ -68,7 +68,7 @@ def is_foreign(x: Any) -> bool:
     return hasattr(x, "__dlpack__") or hasattr(x, "__array__")
 
 
-def kind_of_number(x: Any) -> str:
+def dtype_kind(x: Any) -> str:
     """Return NumPy's letter for the type of the entries, such as "f", "c" or "i", or "-" if x is no array."""
     if isinstance(x, array_module(x).ndarray):
         return x.dtype.kind
@@ -94,7 +94,7 @@ def to_host(x: Any) -> NDArray[Any]:
     return np.asarray(x)
 
 
-def in_kind_of(x: Any, array: NDArray[Any]) -> Any:
+def convert_like(x: Any, array: NDArray[Any]) -> Any:
     """Convert a NumPy array to the array library and the device of x."""
     xp = array_module(x)
     if xp is not np or not is_foreign(x):
@@ -105,14 +105,14 @@ def in_kind_of(x: Any, array: NDArray[Any]) -> Any:
     return x.__array_namespace__().asarray(array, device=x.device)
 
 
-def copied(x: Any) -> Any:
+def copy_array(x: Any) -> Any:
     """Return a copy of an array of any library, which shares no memory with x."""
     if is_foreign(x):
-        return in_kind_of(x, np.array(to_host(x)))
+        return convert_like(x, np.array(to_host(x)))
     return x.copy()
 
 
-def kind_of(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Describe a value in an error message, such as "a list", "None" or "the string 'relu'"."""
     if value is None:
         return "None"
@@ -121,17 +121,17 @@ def kind_of(value: Any) -> str:
     if isinstance(value, np.generic):
         return f"a NumPy scalar ({value.dtype})"
     if isinstance(value, bool | int | float):
-        return f"{article(type(value).__name__)} ({number_of(value)})"
+        return f"{add_article(type(value).__name__)} ({format_number(value)})"
     if isinstance(value, type):
         return f"the type {value.__name__}"
     if isinstance(value, np.dtype):
         return f"the dtype {value}"
     if type(value) is array_module(value).ndarray:
         return f"an array of shape {value.shape}"
-    return article(type(value).__name__)
+    return add_article(type(value).__name__)
 
 
-def number_of(value: Any) -> str:
+def format_number(value: Any) -> str:
     """Return a number as text. A very large integer is given only as a power of ten."""
     is_large = isinstance(value, int) and abs(value) > 10**20
     if not is_large:
@@ -141,6 +141,6 @@ def number_of(value: Any) -> str:
     return f"{sign}10**{exponent} or so"
 
 
-def article(name: str) -> str:
+def add_article(name: str) -> str:
     """Return the name with "a" or "an" before it."""
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

@@ -333,7 +333,10 @@ def multi_head_attention_backward(
     dQ, dK, dV = attention_backward(dheads, attention)  # (..., h, T, d_k)
     del dmerged, dheads  # The lines below need the most memory of this function.
     n_kv_heads = W_K.shape[-1] // dK.shape[-1]
-    dK, dV = sum_repeated(dK, n_kv_heads), sum_repeated(dV, n_kv_heads)  # (..., n_kv_heads, T_k, d_k)
+    dK, dV = (
+        sum_repeated_heads(dK, n_kv_heads),
+        sum_repeated_heads(dV, n_kv_heads),
+    )  # (..., n_kv_heads, T_k, d_k)
     if rope_caches is not None:
         rope_Q, rope_K = rope_caches
         dQ, dK = rope_backward(dQ, rope_Q), rope_backward(dK, rope_K)
@@ -366,7 +369,7 @@ def repeat_heads(x: Array, n_heads: int) -> Array:
     return array_module(x).repeat(x, times, axis=-3)
 
 
-def sum_repeated(dy: Array, n_kv_heads: int) -> Array:
+def sum_repeated_heads(dy: Array, n_kv_heads: int) -> Array:
     """Backward of ``repeat_heads``: add the gradients of the copies of each head.
 
     Shapes: (..., n_heads, T, d_k) -> (..., n_kv_heads, T, d_k).

@@ -29,7 +29,7 @@ from npformer.lessons.worked_example import MOST_DECIMALS, VARIANTS, Trace, work
 from npformer.player.player_page import play
 from npformer.pretrained.story_model import fetch_stories
 from npformer.tree import leaves
-from npformer.validation.output_files import folder_for, place_for
+from npformer.validation.output_files import check_output_file, check_output_folder
 
 ASCII = str.maketrans(
     {"√": "sqrt ", "·": "*", "ᵀ": "^T", "−": "-", "⊙": "*", "½": "1/2", "Σ": "sum", "²": "^2", "ε": "eps"}
@@ -449,7 +449,7 @@ def _run_lessons(options: argparse.Namespace) -> Iterator[str]:
 
 def _run_one_page(options: argparse.Namespace) -> Iterator[str]:
     """Write the model on one page, and print how to run it."""
-    file = place_for(options.file)
+    file = check_output_file(options.file)
     if file.exists() and not options.force:
         raise ValueError(f"{options.file!r} is there and stays; --force writes it anew")
     shutil.copyfile(Path(__file__).parent / "handouts" / PAGE, file)
@@ -463,7 +463,9 @@ def _run_slides(options: argparse.Namespace) -> Iterator[str]:
 
     lessons = options.lesson or list(list_lessons())
     pages = [f"{find_lesson(lesson).stem}.html" for lesson in lessons]
-    folder = folder_for(options.out, pages)  # checks the lessons and the folder before any lesson is run
+    folder = check_output_folder(
+        options.out, pages
+    )  # checks the lessons and the folder before any lesson is run
     has_failed = False
     for i, lesson in enumerate(lessons, start=1):
         _print_progress(f"slides {i} of {len(lessons)}: lesson {lesson} is run for its pictures")
@@ -495,7 +497,7 @@ def _run_fetch(options: argparse.Namespace) -> Iterator[str]:
 
 def _run_play(options: argparse.Namespace) -> Iterator[str]:
     """Write the player as a page."""
-    file = place_for(options.out, ".html")
+    file = check_output_file(options.out, ".html")
     example = None
     decimals = options.decimals
     if options.name is not None:

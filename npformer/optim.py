@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np  # noqa: F401  # The examples use np.
 
 from npformer.arrays import Array, array_module
-from npformer.tree import Tree, refilled, tree_map, zip_leaves
+from npformer.tree import Tree, replace_leaves, tree_map, zip_leaves
 from npformer.validation.annotations import Count, Length, NonNegative, Rate
 from npformer.validation.rules import FloatTree, Gradients, LikeParams
 
@@ -138,8 +138,10 @@ def adam_update(
         new_p.append(next_p)
         new_m.append(next_m)
         new_v.append(next_v)
-    new_params = refilled(params, iter(new_p))
-    return new_params, AdamState(settings.step, refilled(params, iter(new_m)), refilled(params, iter(new_v)))
+    new_params = replace_leaves(params, iter(new_p))
+    return new_params, AdamState(
+        settings.step, replace_leaves(params, iter(new_m)), replace_leaves(params, iter(new_v))
+    )
 
 
 def _adam_update_array(

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from npformer.arrays import array_module, is_array, kind_of
+from npformer.arrays import array_module, describe_value, is_array
 
 if TYPE_CHECKING:
     # At run time, pathlib and zipfile are imported only by the functions that use files. This makes
@@ -58,7 +58,7 @@ def tree_map(f: Callable[..., Any], tree: Tree, *trees: Any) -> Tree:
     (array([0., 0.]), None)
     """
     if not callable(f):
-        raise TypeError(f"tree_map: f is {kind_of(f)}; expected a function")
+        raise TypeError(f"tree_map: f is {describe_value(f)}; expected a function")
     return map_leaves("tree_map", f, tree, *trees)
 
 
@@ -69,8 +69,8 @@ def map_leaves(function: str, f: Callable[..., Any], tree: Tree, *trees: Any) ->
         for leaf in leaves:
             if isinstance(leaf, list | dict):  # f would receive the whole list or dict
                 expected = "expected an array, None or a tuple of trees"
-                raise TypeError(f"{function}: {path or 'a tree'} is {kind_of(leaf)}; {expected}")
-    return refilled(tree, iter([f(*leaves) for _, leaves in rows]))
+                raise TypeError(f"{function}: {path or 'a tree'} is {describe_value(leaf)}; {expected}")
+    return replace_leaves(tree, iter([f(*leaves) for _, leaves in rows]))
 
 
 def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
@@ -96,10 +96,10 @@ def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
     >>> [path for path, _ in leaves(((np.ones(2), None), np.ones(1)))]
     ['0.0', '1']
     """
-    return walked("leaves", tree)
+    return iter_leaves("leaves", tree)
 
 
-def walked(function: str, tree: Any) -> Iterator[tuple[str, Any]]:
+def iter_leaves(function: str, tree: Any) -> Iterator[tuple[str, Any]]:
     """Do the same as ``leaves``. Error messages name ``function``, the function that the user called."""
     return ((path, leaf) for path, (leaf,) in zip_leaves(function, tree))
 
@@ -117,7 +117,7 @@ def zip_leaves(function: str, *trees: Any, path: str = "") -> Iterator[tuple[str
         raise ValueError(f"{function}: the tree is nested more than {MAX_DEPTH} deep, at {path[:40]}...")
     if isinstance(first, tuple):
         for i, parts in enumerate(zip(*trees, strict=True)):
-            name = branch_name(first, i)
+            name = get_branch_name(first, i)
             yield from zip_leaves(function, *parts, path=f"{path}.{name}" if path else name)
     elif first is not None:
         yield path, trees
@@ -137,16 +137,16 @@ def _describe(tree: Any) -> str:
     return "None" if tree is None else f"a leaf ({type(tree).__name__})"
 
 
-def refilled(tree: Any, arrays: Iterator[Any]) -> Any:
+def replace_leaves(tree: Any, arrays: Iterator[Any]) -> Any:
     """Return a tree of the same form whose leaves are the given arrays, in the order of ``leaves``."""
 
     def replacement(leaf: Any) -> Any:
         return None if leaf is None else next(arrays)
 
-    return ends_mapped(replacement, tree)
+    return map_nested_leaves(replacement, tree)
 
 
-def branches(tree: Any) -> dict[Any, Any] | None:
+def get_branches(tree: Any) -> dict[Any, Any] | None:
     """Return the branches of a tuple or list by index, or of a dict by key. Return None for a leaf.
 
     The trees of ``tree_map`` and ``save`` consist of tuples only. ``gradcheck`` also uses lists and dicts.
@@ -156,7 +156,7 @@ def branches(tree: Any) -> dict[Any, Any] | None:
     return tree if isinstance(tree, dict) else None
 
 
-def branch_name(tree: Any, key: Any) -> str:
+def get_branch_name(tree: Any, key: Any) -> str:
     """Return the field name of a NamedTuple's branch, and otherwise the index or the key as a string."""
     return tree._fields[key] if hasattr(tree, "_fields") else str(key)
 
@@ -170,32 +170,32 @@ def replace_branches(tree: Any, new_branches: list[Any]) -> Any:
     return dict(zip(tree, new_branches, strict=True))
 
 
-def ends(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
+def iter_nested_leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
     """Iterate over the leaves of nested tuples, lists and dicts, each with its path. None is a leaf here."""
-    parts = branches(tree)
+    parts = get_branches(tree)
     if parts is None:
         yield path, tree
         return
     for key, branch in parts.items():
-        yield from ends(f"{path}.{branch_name(tree, key)}", branch)
+        yield from iter_nested_leaves(f"{path}.{get_branch_name(tree, key)}", branch)
 
 
-def ends_mapped(f: Callable[[Any], Any], tree: Any) -> Any:
+def map_nested_leaves(f: Callable[[Any], Any], tree: Any) -> Any:
     """Apply f to each leaf of nested tuples, lists and dicts. None is a leaf here."""
-    parts = branches(tree)
+    parts = get_branches(tree)
     if parts is None:
         return f(tree)
-    return replace_branches(tree, [ends_mapped(f, part) for part in parts.values()])
+    return replace_branches(tree, [map_nested_leaves(f, part) for part in parts.values()])
 
 
-def end_replaced(tree: Any, where: tuple[Any, ...], f: Callable[[Any], Any]) -> Any:
+def replace_nested_leaf(tree: Any, where: tuple[Any, ...], f: Callable[[Any], Any]) -> Any:
     """Return the tree with f applied to one leaf. ``where`` lists the keys from the root to this leaf."""
     if not where:
         return f(tree)
     first, *rest = where
     new_branches = []
-    for key, branch in (branches(tree) or {}).items():
-        new_branches.append(end_replaced(branch, tuple(rest), f) if key == first else branch)
+    for key, branch in (get_branches(tree) or {}).items():
+        new_branches.append(replace_nested_leaf(branch, tuple(rest), f) if key == first else branch)
     return replace_branches(tree, new_branches)
 
 
@@ -231,14 +231,14 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     ...     load(f"{folder}/weights", (np.zeros(2),))
     (array([1., 1.]),)
     """
-    arrays = {name: _host_array("save", name, leaf) for name, leaf in walked("save", tree)}
+    arrays = {name: _host_array("save", name, leaf) for name, leaf in iter_leaves("save", tree)}
     target = _npz_path("save", os.path.realpath(_npz_path("save", path)))
-    with whole_file(target) as file:
+    with open_atomically(target) as file:
         _write_arrays(file, arrays)
 
 
 @contextmanager
-def whole_file(target: Path) -> Iterator[BinaryIO]:
+def open_atomically(target: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that appears under its name only when it is complete. See ``save``."""
     from zlib import crc32
 
@@ -331,25 +331,25 @@ def load(path: str | os.PathLike[str], like: Tree) -> Tree:
     (array([1., 1.]), None)
     """
     target = _npz_path("load", path)
-    expected = {name: _host_array("load", name, leaf) for name, leaf in walked("load", like)}
+    expected = {name: _host_array("load", name, leaf) for name, leaf in iter_leaves("load", like)}
     with open(target, "rb") as file:
         found = _read_arrays(file, target, expected)
     pairs = zip(leaves(like), found, strict=True)
-    return refilled(like, iter([_convert_like(leaf, array) for (_, leaf), array in pairs]))
+    return replace_leaves(like, iter([_convert_like(leaf, array) for (_, leaf), array in pairs]))
 
 
 def _read_arrays(file: BinaryIO, target: Path, expected: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
     """Read the arrays of an .npz file, in the order of ``expected``. Raises ValueError for any defect."""
-    with as_damage("load", target, NPZ):
+    with report_damage("load", target, NPZ):
         archive, entries = _open_archive(file)
     check_same_names("load", target, expected, entries)
     arrays = []
     for name, leaf in expected.items():
-        with as_damage("load", target, NPZ):
+        with report_damage("load", target, NPZ):
             stream = archive.open(entries[name])
             shape, is_fortran, dtype = _read_header(stream)
-        check_same_kind("load", target, name, (shape, dtype), leaf)
-        with as_damage("load", target, NPZ):
+        check_same_shape_and_dtype("load", target, name, (shape, dtype), leaf)
+        with report_damage("load", target, NPZ):
             arrays.append(_read_data(stream, leaf, is_fortran))
     return arrays
 
@@ -375,7 +375,9 @@ def check_same_names(function: str, target: Path, expected: Collection[str], fou
         raise ValueError(f"{function}: {name or 'the array'} {where} {target}")
 
 
-def check_same_kind(function: str, target: Path, name: str, found: tuple[Any, Any], leaf: Any) -> None:
+def check_same_shape_and_dtype(
+    function: str, target: Path, name: str, found: tuple[Any, Any], leaf: Any
+) -> None:
     """Raise ValueError if the shape and dtype in the file are not those of the leaf."""
     if found != (leaf.shape, leaf.dtype):
         has = f"{name or 'the array'} has shape {found[0]} and dtype {found[1]} in {target}"
@@ -383,7 +385,7 @@ def check_same_kind(function: str, target: Path, name: str, found: tuple[Any, An
 
 
 @contextmanager
-def as_damage(function: str, file: Path, kind: str) -> Iterator[None]:
+def report_damage(function: str, file: Path, kind: str) -> Iterator[None]:
     """Turn any exception into a ValueError which says that the file is not of this kind.
 
     Libraries raise many types of exceptions for a damaged file, even if only one bit is wrong.
@@ -427,7 +429,9 @@ def as_path(function: str, argument: str, path: Any) -> Path:
     from pathlib import Path
 
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"{function}: {argument} is {kind_of(path)}; expected a string or a pathlib.Path")
+        raise TypeError(
+            f"{function}: {argument} is {describe_value(path)}; expected a string or a pathlib.Path"
+        )
     return Path(path)
 
 

@@ -17,7 +17,7 @@ import npformer as npf
 SIZES = ("lead", "T", "S")  # the leading axes, and the lengths of the target and the source
 
 
-def gradients_hold(operation, *variants):
+def make_gradient_test(operation, *variants):
     """Make a test: gradcheck passes for every variant, and compares every array and parameter."""
 
     @pytest.mark.parametrize("variant", variants, ids=name_variant)
@@ -36,7 +36,7 @@ def name_variant(variant):
     return " ".join(parts) or "valid call"
 
 
-def every(**choices):
+def combine(**choices):
     """Return every combination of these choices."""
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "exercises"), str(ROOT / "tests" / "data")]
 
 import make_confusion  # noqa: E402
-from codings import CODE, codings  # noqa: E402
+from list_codings import CODE, list_codings  # noqa: E402
 from scaffolds.exercise import KINDS, create_exercise  # noqa: E402
 from scaffolds.files import CannotCreate  # noqa: E402
 from scaffolds.operation import create_operation  # noqa: E402
@@ -167,7 +167,7 @@ def readme_text():
 def lacking():
     """Yield a line for each exercise that has too few codings."""
     for task in CODE:
-        labels = [coding.label for coding in codings() if coding.exercise == task.id]
+        labels = [coding.label for coding in list_codings() if coding.exercise == task.id]
         wrong = sum(label in ("wrong", "unseen") for label in labels)
         correct = len(labels) - wrong
         if correct < LEAST_CORRECT or wrong < LEAST_WRONG:

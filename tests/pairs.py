@@ -23,7 +23,13 @@ import npformer as npf
 
 DATA = Path(__file__).parent / "data"
 # The label of a pair, which mathematics decides, and the verdict that the checker must return
-VERDICT = {"right": "pass", "wrong": "fail", "kink": "kink", "cannot tell": "unsure", "refused": "refused"}
+VERDICT_OF_LABEL = {
+    "right": "pass",
+    "wrong": "fail",
+    "kink": "kink",
+    "cannot tell": "unsure",
+    "refused": "refused",
+}
 SETTINGS = {
     "rng",
     "tolerance",
@@ -164,13 +170,13 @@ def read_rows(file):
         lines = [line.replace("{s}", s) for s in scales] if "{s}" in line else [line]
         for one_line in lines:
             must, *cells = one_line.split(" | ")
-            if must in VERDICT:
+            if must in VERDICT_OF_LABEL:
                 name, *others = cells
                 found[name] = must, *others
     return found
 
 
-def pair(must, arguments, output, gradients, note=""):
+def make_pair(must, arguments, output, gradients, note=""):
     """Make a new pair, whose functions were never called."""
     names = make_names()
     positional_text, keyword_text = f"{arguments};".split(";")[:2]
@@ -192,5 +198,5 @@ def pair(must, arguments, output, gradients, note=""):
 
 
 PLANTED, PLANTED_LATER = (DATA / "planted.txt").read_text(encoding="utf-8").split("\n# ")
-BUGS, MORE = read_bugs(PLANTED), read_bugs(PLANTED_LATER)
-HARD, SAID = read_rows("hard_pairs.txt"), read_rows("said_pairs.txt")
+PLANTED_BUGS, LATER_BUGS = read_bugs(PLANTED), read_bugs(PLANTED_LATER)
+HARD_PAIRS, PAIRS_WITH_NOTES = read_rows("hard_pairs.txt"), read_rows("said_pairs.txt")

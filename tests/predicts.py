@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from npformer.handouts.lesson_copies import named, source_of
+from npformer.handouts.lesson_copies import get_entry, get_source
 from npformer.lessons.predictions import QUESTION, reveal
 
 
@@ -18,11 +18,11 @@ def predicts(notebook):
     cells = notebook["cells"]
     found = []
     for i, cell in enumerate(cells):
-        id = named(cell, "predict")
+        id = get_entry(cell, "predict")
         if id:
             code_cell = next(j for j in range(i + 1, len(cells)) if cells[j]["cell_type"] == "code")
-            reveals_answer = named(cells[code_cell], "reveal") == id
+            reveals_answer = get_entry(cells[code_cell], "reveal") == id
             assert reveals_answer, f"the code cell after question {id} does not reveal it"
-            question = source_of(cell).partition(QUESTION)[2].strip()
+            question = get_source(cell).partition(QUESTION)[2].strip()
             found.append(Predict(id, question, code_cell, reveal(id).text))
     return found

@@ -302,7 +302,7 @@ ENCODER = npf.TransformerConfig(
 )
 
 
-def sentence_encoder(dtype=np.float64):
+def make_sentence_encoder(dtype=np.float64):
     """Return random parameters of the BERT architecture."""
     rng = np.random.default_rng(0)
     E, P, S, gamma, beta = (rng.normal(size=shape) for shape in [(29, 8), (20, 8), (2, 8), 8, 8])
@@ -321,7 +321,7 @@ def list_bert_arrays(params):
     return export_arrays(build_name_tree(npf.MiniLMParams, BERT_NAMES, ENCODER.n_layers), params)
 
 
-class Letters:
+class LetterTokenizer:
     """A tokenizer whose tokens are lowercase letters: a is 3. Each text begins with 1 and ends with 2."""
 
     def encode_batch(self, texts):
@@ -348,7 +348,7 @@ def make_word_tokenizer(words):
 
 
 def write_minilm(config=ENCODER, settings=None, tensors=None, words=range(5)):
-    params = sentence_encoder(np.float32)
+    params = make_sentence_encoder(np.float32)
     model_settings = {
         "model_type": "bert", "hidden_act": "gelu", "hidden_size": 8, "intermediate_size": 12,
         "num_attention_heads": 2, "num_hidden_layers": 3, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1,
@@ -402,6 +402,6 @@ def _make_folder(name):
     return temporary
 
 
-def folder(name):
+def get_model_folder(name):
     """Return the path of a folder with correct files of a format."""
     return Path(_make_folder(name).name)

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from golden import agrees_with_pytorch
-from gradients import every, gradients_hold
+from gradients import combine, make_gradient_test
 from valid_calls import all_zero, array, call, sized
 
 import npformer as npf
@@ -106,13 +106,13 @@ def test_init_attention_has_biases_only_on_request():
 
 # --- the gradients, the golden values ---------------------------------------------------------------
 
-test_attention_gradients = gradients_hold("attention", *every(lead=[(), (2, 3)]))
+test_attention_gradients = make_gradient_test("attention", *combine(lead=[(), (2, 3)]))
 FOUR_HEADS = {"n_heads": 4, "bias": None, "rope": False, "directions": 3}
 MASK = npf.causal_mask(3, 4) & PADDING
 MASK_AND_BIAS = {"mask": MASK, "bias": npf.alibi_bias(4, 3, 4), "params": params_of()}
 ONE_MASKED_ROW = {"lead": (), "mask": np.array([[True], [False], [True]]), "params": params_of()}
 WITH_ROPE = FOUR_HEADS | {"rope": True, "base": 50.0}
-test_multi_head_attention_gradients = gradients_hold(
+test_multi_head_attention_gradients = make_gradient_test(
     "multi_head_attention",
     FOUR_HEADS | MASK_AND_BIAS,
     FOUR_HEADS | ONE_MASKED_ROW | {"directions": None},

@@ -41,8 +41,8 @@ from valid_calls import (
 )
 
 import npformer as npf
-from npformer.arrays import kind_of
-from npformer.tree import ends
+from npformer.arrays import describe_value
+from npformer.tree import iter_nested_leaves
 
 T, V = TypeError, ValueError
 
@@ -393,7 +393,7 @@ def test_checked_function_rejects_odd_values(function):
         for value in values_at(number):
             problem = problem_with(place, value)
             if problem:
-                problems[place.path, kind_of(value)] = problem
+                problems[place.path, describe_value(value)] = problem
     assert problems == {}
 
 
@@ -427,7 +427,7 @@ def test_valid_call_is_accepted_and_arrays_checked(name, folder):
     call(name, arguments)
     if name not in CHECKED or name in BACKWARD:
         return
-    paths = [path[1:] for path, end in ends("", arguments) if isinstance(end, np.ndarray)]
+    paths = [path[1:] for path, end in iter_nested_leaves("", arguments) if isinstance(end, np.ndarray)]
     arrays = {f"{name}-{path}" for path in paths}
     unchecked = tuple(UNCHECKED_PLACES)
     not_checked = {array for array in arrays - set(map(str, PLACES)) if not array.startswith(unchecked)}

@@ -9,7 +9,7 @@ import pytest
 from predicts import predicts
 
 from npformer.exercises.bank import bank
-from npformer.handouts.lesson_copies import named, source_of
+from npformer.handouts.lesson_copies import get_entry, get_source
 from npformer.lessons.predictions import QUESTION, answers
 
 ROOT = Path(__file__).parents[1]
@@ -32,7 +32,7 @@ def read(path):
 def cells_of(notebook, kind):
     """Return (number, cell, source) of the cells of a kind; numbers start at 1."""
     cells = enumerate(notebook["cells"], start=1)
-    return [(number, cell, source_of(cell)) for number, cell in cells if cell["cell_type"] == kind]
+    return [(number, cell, get_source(cell)) for number, cell in cells if cell["cell_type"] == kind]
 
 
 def words_of(text):
@@ -69,7 +69,7 @@ def outputs_of(cell):
 TEXT_PROBLEMS = {
     "a formula touches a letter or a digit": lambda cell, text: glued(text),
     "**Predict.** and the cell's metadata do not go together": (
-        lambda cell, text: text.count(QUESTION) != bool(named(cell, "predict"))
+        lambda cell, text: text.count(QUESTION) != bool(get_entry(cell, "predict"))
     ),
     "the question does not end its cell": lambda cell, text: "\n\n" in text.partition(QUESTION)[2].strip(),
     "tells to clear outputs: the reader's copy has none": lambda cell, text: "clear outputs" in text.lower(),
@@ -89,8 +89,9 @@ CODE_PROBLEMS = {
     ),
     "an alt text in sight: it belongs into the figure": lambda cell, text: re.search(r"\balt=", text),
     "reveal() and the metadata do not go together, or it is not the last line": lambda cell, text: (
-        re.findall(r"^reveal\(.*", text, re.M) != [f'reveal("{id}")' for id in [named(cell, "reveal")] if id]
-        or (named(cell, "reveal") and not text.splitlines()[-1].startswith("reveal("))
+        re.findall(r"^reveal\(.*", text, re.M)
+        != [f'reveal("{id}")' for id in [get_entry(cell, "reveal")] if id]
+        or (get_entry(cell, "reveal") and not text.splitlines()[-1].startswith("reveal("))
     ),
 }
 
@@ -121,7 +122,7 @@ def test_sliders_have_a_static_figure_next_to_them(path):
 def test_lesson_has_an_answer_for_each_prediction(path):
     predictions, answers_of_lesson = predicts(read(path)), answers(int(path.name[:2]))
     asked = [prediction.id for prediction in predictions]
-    revealed = [named(cell, "reveal") for cell in read(path)["cells"] if named(cell, "reveal")]
+    revealed = [get_entry(cell, "reveal") for cell in read(path)["cells"] if get_entry(cell, "reveal")]
     assert len(asked) >= 5 and asked == revealed
     assert sorted(asked) == sorted(answers_of_lesson)
     assert not [id for id, text in answers_of_lesson.items() if glued(text)]
@@ -135,8 +136,8 @@ def test_lesson_does_not_reveal_numbers_too_early(path):
         assert predict.question
         assert 0 < words_of(predict.answer) <= MOST_WORDS, predict.id
         assert "**Answer" not in predict.answer and "#" not in predict.answer[:1]
-        prose = source_of(cells[predict.cell - 1]).replace(predict.question, "")
-        known = set(re.findall(r"\d[\d.,]*\d", predict.question + source_of(cells[predict.cell])))
+        prose = get_source(cells[predict.cell - 1]).replace(predict.question, "")
+        known = set(re.findall(r"\d[\d.,]*\d", predict.question + get_source(cells[predict.cell])))
         revealed = set(re.findall(r"\d[\d.,]{2,}\d", predict.answer)) - known
         assert not [number for number in revealed if number in prose], predict.id
 
@@ -146,9 +147,9 @@ def test_lesson_has_short_texts_and_cells(path):
     between = None  # the text before the first code cell may be long, and so may the exercises
     for cell in read(path)["cells"]:
         if cell["cell_type"] == "markdown":
-            between = between if between is None else between + source_of(cell) + "\n\n"
+            between = between if between is None else between + get_source(cell) + "\n\n"
             continue
-        assert len(source_of(cell).splitlines()) <= MOST_LINES, source_of(cell)
+        assert len(get_source(cell).splitlines()) <= MOST_LINES, get_source(cell)
         assert not between or words_of(between) <= MOST_WORDS or "Exercises\n" in between, between[:40]
         between = ""
 

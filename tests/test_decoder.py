@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from golden import agrees_with_pytorch
-from gradients import gradients_hold
+from gradients import make_gradient_test
 from test_encoder import NORMS, small, with_residual_sums
 from valid_calls import array, drawn
 
@@ -47,7 +47,7 @@ TINY |= {  # One row of x attends to nothing, and the second sentence to no memo
     "mask": npf.causal_mask(3) & npf.padding_mask(np.array([[1, 1, 0], [0, 1, 1]]), 0),
     "memory_mask": KEEP & (np.arange(2)[:, None, None] < 1),
 }
-test_gradients = gradients_hold(
+test_gradients = make_gradient_test(
     "decoder",  # The first way checks every entry, the others one direction per array.
     TINY | {"norm": "pre", "activation": "gelu", "positions": "none", "attention_bias": True},
     TINY | {"norm": "pre", "activation": "relu", "positions": "alibi", "directions": 1},

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from golden import agrees_with_pytorch
-from gradients import gradients_hold
+from gradients import make_gradient_test
 from valid_calls import INTEGERS, array
 
 import npformer as npf
@@ -32,8 +32,8 @@ def test_tied_logits_are_products_with_every_row():
 
 # --- the gradients, the golden values ---------------------------------------------------------------
 
-test_embedding_gradients = gradients_hold("embedding", {"ids": IDS})
-test_tied_logits_gradients = gradients_hold("tied_logits", {}, {"lead": ()})
+test_embedding_gradients = make_gradient_test("embedding", {"ids": IDS})
+test_tied_logits_gradients = make_gradient_test("tied_logits", {}, {"lead": ()})
 test_golden_values = agrees_with_pytorch("embedding", "tied_logits")
 
 

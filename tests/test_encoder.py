@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from golden import agrees_with_pytorch
-from gradients import gradients_hold
+from gradients import make_gradient_test
 from valid_calls import array, drawn
 
 import npformer as npf
@@ -49,14 +49,14 @@ TINY = {"d_model": 4, "d_ff": 3, "n_layers": 1, "attention_bias": False, "dropou
 TINY |= {"x": X, "mask": npf.causal_mask(3) & npf.padding_mask(np.array([[1, 1, 0], [1, 1, 1]]), 0)}
 BIASED = drawn(npf.init_encoder_block, small(attention_bias=True))
 KEYS_WITHOUT_BIAS = BIASED._replace(attention=BIASED.attention._replace(b_K=None))
-test_gradients = gradients_hold(
+test_gradients = make_gradient_test(
     "encoder",  # The first way checks every entry, the others one direction per array.
     TINY | {"norm": "post", "activation": "gelu", "positions": "rope"},
     TINY | {"norm": "pre", "activation": "gelu", "n_layers": 2, "attention_bias": True, "directions": 1},
     TINY | {"norm": "pre", "activation": "relu", "positions": "rope", "directions": 1},
     TINY | {"norm": "post", "activation": "relu", "positions": "alibi", "directions": 1},
 )
-test_encoder_block_gradients_without_key_bias = gradients_hold(
+test_encoder_block_gradients_without_key_bias = make_gradient_test(
     "encoder_block", TINY | {"norm": "post", "d_ff": 6, "params": KEYS_WITHOUT_BIAS, "directions": 1}
 )
 test_golden_values = agrees_with_pytorch("encoder_block", "encoder")

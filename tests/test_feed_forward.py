@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from golden import agrees_with_pytorch
-from gradients import every, gradients_hold
+from gradients import combine, make_gradient_test
 from valid_calls import array, drawn
 
 from npformer import FFNParams, ffn_backward, ffn_forward, gelu_forward, init_ffn
@@ -39,8 +39,8 @@ def test_ffn_gelu_equals_gelu_forward(activation, approximate):
 # --- the gradient, the golden value -----------------------------------------------------------------
 
 ACTIVATIONS = ["relu", "gelu", "gelu_tanh"]
-test_gradients = gradients_hold(
-    "ffn", *every(activation=ACTIVATIONS, lead=[(), (2, 1)], directions=[3], dropout=[0.5])
+test_gradients = make_gradient_test(
+    "ffn", *combine(activation=ACTIVATIONS, lead=[(), (2, 1)], directions=[3], dropout=[0.5])
 )
 test_golden_values = agrees_with_pytorch("ffn")
 

@@ -39,7 +39,7 @@ from valid_calls import CONFIG as SMALL
 import npformer as npf
 from npformer import attention
 from npformer.backend import _why_no_cupy
-from npformer.tree import ends
+from npformer.tree import iter_nested_leaves
 
 DTYPES = ("float64", "float32")
 TOLERANCE = {"float64": 1e-11, "float32": 1e-4}  # relative to the array's largest entry, or to 1
@@ -151,8 +151,8 @@ def test_ffn_rejects_params_of_two_libraries(device):
 
 def check_close(device, found, expected, name="result"):
     """Check that arrays on the device are close to NumPy's arrays, and that all other values are equal."""
-    found = dict(ends(name, (found, computed(found))))
-    expected = dict(ends(name, (expected, computed(expected))))
+    found = dict(iter_nested_leaves(name, (found, computed(found))))
+    expected = dict(iter_nested_leaves(name, (expected, computed(expected))))
     assert list(found) == list(expected)
     for path, x in expected.items():
         if isinstance(x, np.ndarray):

@@ -13,7 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 from make_kill_table import hard, otherwise, planted, refilled
-from pairs import BUGS, HARD, MORE, SAID, VERDICT, pair
+from pairs import HARD_PAIRS, LATER_BUGS, PAIRS_WITH_NOTES, PLANTED_BUGS, VERDICT_OF_LABEL, make_pair
 from valid_calls import fingerprint
 
 import npformer as npf
@@ -21,7 +21,7 @@ from npformer import GradientReport, GradientRow, LayerNormParams, assert_gradie
 from npformer.gradcheck.finite_differences import Line
 from npformer.gradcheck.report import VERDICTS, make_note
 
-ALL_BUGS = BUGS | MORE
+ALL_BUGS = PLANTED_BUGS | LATER_BUGS
 
 
 def square(x):
@@ -65,8 +65,8 @@ def mask_rounding(line):
 @pytest.mark.parametrize(
     "number, make_table",
     [
-        pytest.param(0, partial(planted, BUGS), id="planted"),
-        pytest.param(1, partial(planted, MORE), id="more planted"),
+        pytest.param(0, partial(planted, PLANTED_BUGS), id="planted"),
+        pytest.param(1, partial(planted, LATER_BUGS), id="more planted"),
         pytest.param(2, hard, id="hard pairs"),
         pytest.param(3, otherwise, id="float32 and directions", marks=pytest.mark.slow),
     ],
@@ -102,16 +102,16 @@ def test_kill_table_planted_mistake_fails(name):
     assert set(paths) == ALL_BUGS[name].spoils
 
 
-@pytest.mark.parametrize("name", BUGS)
+@pytest.mark.parametrize("name", PLANTED_BUGS)
 def test_kill_table_planted_mistake_is_described(name):
     *_, description = read_kill_table()[name]
     assert ";" in description
 
 
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("name", HARD_PAIRS)
 def test_kill_table_hard_pair_has_its_verdict(name):
-    label, *_ = HARD[name]
-    assert read_kill_table()[name][:2] == [label, VERDICT[label]]
+    label, *_ = HARD_PAIRS[name]
+    assert read_kill_table()[name][:2] == [label, VERDICT_OF_LABEL[label]]
 
 
 CORRECT = {name.partition(": ")[0]: bug for name, bug in ALL_BUGS.items()}
@@ -129,9 +129,9 @@ def test_gradcheck_correct_pair_passes_without_note(operation):
     assert all(row.note == "" for row in report.rows), report
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", PAIRS_WITH_NOTES)
 def test_gradcheck_pair_has_its_verdict_and_note(name):
-    label, forward, backward, args, kwargs, note = pair(*SAID[name])
+    label, forward, backward, args, kwargs, note = make_pair(*PAIRS_WITH_NOTES[name])
     before = fingerprint(args)
     if label == "refused":
         with pytest.raises((TypeError, ValueError), match=f"^{re.escape(f'gradcheck: {note}')}"):
@@ -139,12 +139,12 @@ def test_gradcheck_pair_has_its_verdict_and_note(name):
         return
     report = gradcheck(forward, backward, *args, **kwargs)
     assert fingerprint(args) == before
-    assert get_worst_verdict(report) == VERDICT[label]
+    assert get_worst_verdict(report) == VERDICT_OF_LABEL[label]
     assert note in "\n".join(f"{row.path} {row.verdict}: {row.note}" for row in report.rows)
 
 
 def test_pairs_with_a_note_are_many():
-    assert len(SAID) > 90
+    assert len(PAIRS_WITH_NOTES) > 90
 
 
 def test_gradcheck_row_has_worst_entry_and_numbers():

@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 from golden import agrees_with_pytorch
-from gradients import gradients_hold
+from gradients import make_gradient_test
 from valid_calls import all_zero, array, like, norm_params
 
 import npformer as npf
@@ -34,7 +34,7 @@ def test_layer_norm_of_one_row_by_hand():
 # --- the gradient, the golden value -----------------------------------------------------------------
 
 ONE_COLUMN = {"x": array(4, 1), "params": norm_params(1)}
-test_gradients = gradients_hold("layer_norm", {"eps": 0.1}, {"lead": ()}, {"eps": 0.1} | ONE_COLUMN)
+test_gradients = make_gradient_test("layer_norm", {"eps": 0.1}, {"lead": ()}, {"eps": 0.1} | ONE_COLUMN)
 test_golden_values = agrees_with_pytorch("layer_norm")
 
 

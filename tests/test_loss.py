@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from golden import agrees_with_pytorch
-from gradients import every, gradients_hold
+from gradients import combine, make_gradient_test
 from valid_calls import INTEGERS, array
 
 from npformer import cross_entropy_backward, cross_entropy_forward
@@ -28,8 +28,8 @@ def test_cross_entropy_by_hand():
 
 # --- the gradient, the golden value -----------------------------------------------------------------
 
-WAYS = every(logits=[array(2, 4, 5)], targets=[TARGETS], label_smoothing=[0.0, 0.1, 1.0])
-test_gradients = gradients_hold("cross_entropy", *WAYS)
+WAYS = combine(logits=[array(2, 4, 5)], targets=[TARGETS], label_smoothing=[0.0, 0.1, 1.0])
+test_gradients = make_gradient_test("cross_entropy", *WAYS)
 test_golden_values = agrees_with_pytorch("cross_entropy")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from npformer import assert_gradients, gradcheck
-from npformer.arrays import kind_of_number, to_host
+from npformer.arrays import dtype_kind, to_host
 
 x = np.random.default_rng(0).standard_normal((3, 4))
 w = np.random.default_rng(1).standard_normal(4)
@@ -46,7 +46,7 @@ def test_gradcheck_passes_arrays_in_their_library(name, dtype):
     types = set()
     forward, backward = make_pair(xp, types)
     arrays = [xp.asarray(a.astype(dtype)) for a in (x, w)]
-    assert kind_of_number(arrays[0]) == "f"
+    assert dtype_kind(arrays[0]) == "f"
     assert str(to_host(arrays[0]).dtype) == dtype
     assert gradcheck(forward, backward, *arrays)
     assert types == {type(arrays[0])}

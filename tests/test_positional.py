@@ -6,7 +6,7 @@ from functools import cache
 import mpmath
 import numpy as np
 import pytest
-from gradients import every, gradients_hold
+from gradients import combine, make_gradient_test
 from hypothesis import given
 from hypothesis import strategies as st
 from valid_calls import array
@@ -151,7 +151,7 @@ class TestRoPE:
 
     POSITIONS = np.array([3, 0, 900])
     test_rope_gradients = staticmethod(
-        gradients_hold("rope", *every(layout=["interleaved", "halves"], positions=[POSITIONS]))
+        make_gradient_test("rope", *combine(layout=["interleaved", "halves"], positions=[POSITIONS]))
     )
 
     # the edges

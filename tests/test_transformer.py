@@ -7,7 +7,7 @@ from unittest.mock import Mock, patch
 import numpy as np
 import pytest
 from golden import agrees_with_pytorch
-from gradients import gradients_hold
+from gradients import make_gradient_test
 from valid_calls import all_finite, array, replaced
 
 import npformer as npf
@@ -78,7 +78,7 @@ def test_init_transformer_scales_and_dtypes(norm):
 
 TINY = SIZES | {"n_layers": 1, "d_ff": 3, "dropout": 0.2, "directions": 1}
 TINY |= {"source_ids": np.array([[3, 4, 2], [4, 0, 0]]), "target_ids": np.array([[1, 4], [1, 0]])}
-test_transformer_gradients_with_padding_and_dropout = gradients_hold(
+test_transformer_gradients_with_padding_and_dropout = make_gradient_test(
     "transformer",  # One direction per array. Sinusoids and ALiBi only add constants.
     TINY | {"positions": "learned", "norm": "pre", "activation": "gelu", "attention_bias": True},
     TINY | {"positions": "rope", "norm": "post", "activation": "relu", "attention_bias": False},

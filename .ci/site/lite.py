@@ -28,7 +28,7 @@ from wheels import (
     sha256,
 )
 
-from npformer.handouts.lesson_copies import student_copy
+from npformer.handouts.lesson_copies import make_student_copy
 
 HERE = Path(__file__).resolve().parent
 # Relative to the root of the site. A lesson is such as 01_positional_encoding.
@@ -176,7 +176,7 @@ def write_lessons(folder: Path) -> None:
     """Write the lessons without outputs."""
     folder.mkdir(parents=True)
     for lesson in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        notebook = student_copy(json.loads(lesson.read_text(encoding="utf-8")))
+        notebook = make_student_copy(json.loads(lesson.read_text(encoding="utf-8")))
         (folder / lesson.name).write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
 
 

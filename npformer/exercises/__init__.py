@@ -12,7 +12,7 @@ Show an exercise, check an answer to it, and look for the wrong line of a functi
 from typing import Any
 
 from npformer.exercises import find_the_bug as bugs
-from npformer.exercises.bank import bank, find
+from npformer.exercises.bank import bank, find_exercise
 from npformer.exercises.checker import check
 from npformer.exercises.result import Result, progress
 from npformer.exercises.task import Task
@@ -77,7 +77,7 @@ def show(exercise_id: str) -> Text:
     (Columns are counted from 0, angles are in radians.) Three decimals.
     Answer with a number.
     """
-    task, name = find(exercise_id)
+    task, name = find_exercise(exercise_id)
     return Text(task.text(name))
 
 
@@ -104,7 +104,7 @@ def hint(exercise_id: str) -> Text:
     Find the pair first: i = j // 2. The angle is p / 10000^(2i/d_model).
     Read "Attention Is All You Need", section 3.5.
     """
-    task, _ = find(exercise_id)
+    task, _ = find_exercise(exercise_id)
     return Text(f"{task.hint}\nRead {task.read}.")
 
 

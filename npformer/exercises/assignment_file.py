@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.exercises.bank import find
+from npformer.exercises.bank import find_exercise
 from npformer.exercises.task import Code, Task
 
 WHOLE = ""  # the key for the points of an exercise as a whole
@@ -57,7 +57,7 @@ LARGEST_LATE = {"per_day": 1.0, "days": math.inf}  # the keys of the table `late
 EXPECTED = 'title, due = 2026-03-01T23:59:00, late = {per_day, days}, count = "last" or "best", numbers'
 
 
-def assignment_of(ids: Iterable[str]) -> Assignment:
+def make_assignment(ids: Iterable[str]) -> Assignment:
     """Make an assignment in which each exercise gives one point.
 
     Parameters
@@ -167,7 +167,7 @@ def _read_points(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 def _check_parts(exercise_id: str, parts: dict[str, Any]) -> None:
     """Raise ValueError for points that are not numbers, and for names of outputs that do not exist."""
-    task, _ = find(exercise_id)
+    task, _ = find_exercise(exercise_id)
     outputs = _list_outputs(task)
     for part, worth in parts.items():
         is_valid = _is_number(worth) and 0 <= worth < 1e6
@@ -185,7 +185,7 @@ def _list_outputs(task: Task) -> tuple[str, ...]:
     return ()
 
 
-def written(assignment: Assignment) -> str:
+def format_assignment(assignment: Assignment) -> str:
     """Return the content of an assignment file with the title, the numbers and the points.
 
     Parameters

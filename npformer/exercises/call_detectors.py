@@ -13,9 +13,9 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises import number_detectors
-from npformer.exercises.number_detectors import Detector, attempt, close
+from npformer.exercises.number_detectors import Detector, are_close, attempt
 from npformer.exercises.probe import Arguments, Trial, View
-from npformer.exercises.verdict import Finding, find
+from npformer.exercises.verdict import Finding, make_finding
 
 Change = Callable[..., Arguments]  # a function from the arguments of a call to changed arguments
 
@@ -47,8 +47,8 @@ def unused_arguments(trial: Trial) -> Finding | None:
         return None
     has_several_outputs = len(trial.probe.outputs) > 1
     if has_several_outputs:
-        return find("unused_there", names=idle)
-    return find("unused", names=idle)
+        return make_finding("unused_there", names=idle)
+    return make_finding("unused", names=idle)
 
 
 def _is_idle(trial: Trial, change: Change) -> bool:
@@ -77,7 +77,7 @@ def is_correct_for(trial: Trial, student_change: Change, correct_change: Change)
         found = trial.answer(student_change(*given))
         right = trial.answer(correct_change(*given), right=True)
         has_failed = not found or not right
-        if has_failed or not close(found[trial.output], right[trial.output]):
+        if has_failed or not are_close(found[trial.output], right[trial.output]):
             return False
     return True
 
@@ -121,7 +121,7 @@ def changed_argument(trial: Trial) -> Finding | None:
         for change, function in CHANGES.items():
             change_call = change_arguments([k], partial(_change_if_numeric, function))
             if is_correct_for(trial, keep_arguments, change_call):
-                return find("correct_for_changed_argument", name=name, change=change)
+                return make_finding("correct_for_changed_argument", name=name, change=change)
     return None
 
 
@@ -147,7 +147,7 @@ def exchanged_arguments(trial: Trial) -> Finding | None:
         order[a] = b
         order[b] = a
         if is_correct_for(trial, keep_arguments, partial(_reorder, order)):
-            return find("exchanged_arguments", first=trial.names[a], second=trial.names[b])
+            return make_finding("exchanged_arguments", first=trial.names[a], second=trial.names[b])
     return None
 
 
@@ -161,7 +161,7 @@ def transposed_weights(trial: Trial) -> Finding | None:
     weights = [k for k, name in enumerate(trial.names) if name[0] == "W"]
     for indices in list_subsets(weights):
         if is_correct_for(trial, change_arguments(indices, np.transpose), keep_arguments):
-            return find("weights_transposed", names=tuple(trial.names[k] for k in indices))
+            return make_finding("weights_transposed", names=tuple(trial.names[k] for k in indices))
     return None
 
 
@@ -171,9 +171,9 @@ def neutral_arguments(trial: Trial) -> Finding | None:
         neutralise = partial(_neutralise, trial, names)
         if is_correct_for(trial, neutralise, neutralise):
             if names == ("mask",):
-                return find("agrees_without_mask")
+                return make_finding("agrees_without_mask")
             values = tuple(trial.probe.neutral[name] for name in names)
-            return find("agrees_at_neutral", names=names, values=values)
+            return make_finding("agrees_at_neutral", names=names, values=values)
     return None
 
 
@@ -199,14 +199,14 @@ def broken_invariance(trial: Trial) -> Finding | None:
     """Report an answer that changes with a shift that should cancel, or a gradient not linear in dy."""
     for shift, change in trial.probe.invariances.items():
         if _breaks_scaling(trial, change, 1.0):
-            return find("does_not_cancel", shift=shift)
+            return make_finding("does_not_cancel", shift=shift)
     first = trial.names[0]
     is_backward = first in ("dy", "dp")
     if not is_backward:
         return None
     for change_name, factor in (("doubled", 2.0), ("sign_changed", -1.0)):
         if _breaks_scaling(trial, change_arguments([0], partial(np.multiply, factor)), factor):
-            return find("not_linear", name=first, change=change_name)
+            return make_finding("not_linear", name=first, change=change_name)
     return None
 
 
@@ -217,7 +217,7 @@ def _breaks_scaling(trial: Trial, change: Change, factor: float) -> bool:
         after = trial.both(change(*given))
         if before is None or after is None:
             continue
-        if not close(factor * before[0], after[0]):
+        if not are_close(factor * before[0], after[0]):
             return True
     return False
 
@@ -229,7 +229,7 @@ def apply_to_views(trial: Trial, *detectors: Detector) -> Finding | None:
     """Apply detectors to derived calls, such as those that show the attention weights."""
     for name, view in trial.probe.views.items():
         derived = _derive(trial, view)
-        if derived is None or all(close(*pair) for pair in derived.pairs):
+        if derived is None or all(are_close(*pair) for pair in derived.pairs):
             continue
         for detector in detectors:
             finding = attempt(detector, derived)
@@ -264,9 +264,9 @@ def hidden_keys(trial: Trial) -> Finding | None:
     """Report masked keys that get weight, or a causal mask in calls without a mask."""
     hidden = [a == 0 for a, b in trial.pairs if (b != 0).all()]
     if hidden and all(map(_is_causal, hidden)):
-        return find("causal_without_mask")
+        return make_finding("causal_without_mask")
     if any(((a != 0) & (b == 0)).any() for a, b in trial.pairs):
-        return find("hidden_keys_weighted")
+        return make_finding("hidden_keys_weighted")
     return None
 
 
@@ -342,16 +342,16 @@ def depends_on_too_much(trial: Trial) -> Finding | None:
         if not extra.any():
             continue
         if reach.name not in used:
-            return find("depends_on_wrong_argument", argument=reach.name)
+            return make_finding("depends_on_wrong_argument", argument=reach.name)
         # A row may have no effect in this call, such as a token whose hidden units are all off. Skip it.
         if not reach.right.any():
             continue
         index = tuple(np.argwhere(extra)[0].tolist())
         crossed_axis = _find_crossed_axis(trial, reach, extra)
         if crossed_axis is not None:
-            return find("depends_on_other_lines", argument=reach.name, axis=crossed_axis, index=index)
+            return make_finding("depends_on_other_lines", argument=reach.name, axis=crossed_axis, index=index)
         axis = _row_axis(trial, reach.name)
-        return find("depends_on_too_much", argument=reach.name, axis=axis, index=index)
+        return make_finding("depends_on_too_much", argument=reach.name, axis=axis, index=index)
     return None
 
 
@@ -391,13 +391,13 @@ def ignores_a_line(trial: Trial) -> Finding | None:
             matters = any(reach.mine.any() for reach in of_row)
             if should_matter and not matters:
                 index_length = 1 if whole else of_row[0].axes
-                return find("ignores_line", argument=name, index=(_end(is_last),) * index_length)
+                return make_finding("ignores_line", argument=name, index=(_end(is_last),) * index_length)
     return None
 
 
 # --- the order -------------------------------------------------------------------------------------
 
-VIEW_DETECTORS = (hidden_keys, *number_detectors.DETECTORS, number_detectors.row_sums)
+VIEW_DETECTORS = (hidden_keys, *number_detectors.DETECTORS, number_detectors.check_row_sums)
 
 
 def views(trial: Trial) -> Finding | None:
@@ -407,7 +407,7 @@ def views(trial: Trial) -> Finding | None:
 
 def view_proportions(trial: Trial) -> Finding | None:
     """Report rows of a derived call that sum to 1 as they should, but have other ratios."""
-    return apply_to_views(trial, number_detectors.proportions)
+    return apply_to_views(trial, number_detectors.check_proportions)
 
 
 DETECTORS: tuple[Detector, ...] = (

@@ -13,8 +13,8 @@ import numpy as np
 from npformer.backend import Array
 from npformer.exercises import detectors
 from npformer.exercises.answer_parsing import LETTERS, read_letter, read_numbers, read_truth
-from npformer.exercises.bank import find as find_exercise
-from npformer.exercises.number_detectors import close
+from npformer.exercises.bank import find_exercise
+from npformer.exercises.number_detectors import are_close
 from npformer.exercises.probe import (
     Function,
     Outcome,
@@ -31,7 +31,7 @@ from npformer.exercises.probe import (
 )
 from npformer.exercises.result import Result, make_result
 from npformer.exercises.task import RIGHT, Choice, Code, Mistake, Numbers, Task, Truth, Wrong
-from npformer.exercises.verdict import Finding, Role, Verdict, find
+from npformer.exercises.verdict import Finding, Role, Verdict, make_finding
 
 SECONDS = 10.0  # CPU time that one answer may take
 ROUGH = 2e-2  # tolerance for short floats: with logits up to 1000, float32 keeps few digits
@@ -82,14 +82,14 @@ def assess(task: Task, answer: Any, name: str = "") -> Verdict:
     """Return the verdict on an answer to an exercise with the numbers that belong to a student's name."""
     replaced = find_replaced_numpy_functions()
     if replaced:
-        return report_problem(task, find("numpy_replaced", function=replaced[0]))
+        return report_problem(task, make_finding("numpy_replaced", function=replaced[0]))
     try:
         with limit_time(SECONDS):
             return _assess_by_kind(task, answer, name)
     except TooLong:
-        return report_problem(task, find("too_long", seconds=SECONDS))
+        return report_problem(task, make_finding("too_long", seconds=SECONDS))
     except Exception as error:  # an answer can be any object, and its methods can raise any error
-        return report_problem(task, find("unreadable", error=type(error).__name__))
+        return report_problem(task, make_finding("unreadable", error=type(error).__name__))
 
 
 def report_problem(task: Task, *findings: Finding) -> Verdict:
@@ -100,13 +100,15 @@ def report_problem(task: Task, *findings: Finding) -> Verdict:
 def _assess_by_kind(task: Task, answer: Any, name: str) -> Verdict:
     """Return the verdict on an answer, after a check that it has the kind that the exercise asks for."""
     if answer is None or answer is ...:
-        return report_problem(task, find("unanswered"))
+        return report_problem(task, make_finding("unanswered"))
     if isinstance(task, Code):
         if callable(answer):
             return assess_function(task, answer)
-        return report_problem(task, find("function_expected", name=task.name, signature=task.signature))
+        return report_problem(
+            task, make_finding("function_expected", name=task.name, signature=task.signature)
+        )
     if callable(answer):
-        return report_problem(task, find("value_expected"))
+        return report_problem(task, make_finding("value_expected"))
     if isinstance(task, Numbers):
         return assess_numbers(task, answer, name)
     if isinstance(task, Truth):
@@ -122,10 +124,10 @@ def assess_truth(task: Truth, answer: Any) -> Verdict:
     """Return the verdict on True or False, which may also be 1 and 0, or yes and no."""
     claimed = read_truth(answer)
     if claimed is None:
-        return report_problem(task, find("not_a_truth_value"))
+        return report_problem(task, make_finding("not_a_truth_value"))
     if claimed == task.right:
         return accept(task)
-    return Verdict(task.id, "known_mistake", (find("not_so"),), (task.wrong.code,))
+    return Verdict(task.id, "known_mistake", (make_finding("not_so"),), (task.wrong.code,))
 
 
 def assess_choice(task: Choice, answer: Any) -> Verdict:
@@ -133,11 +135,13 @@ def assess_choice(task: Choice, answer: Any) -> Verdict:
     letter = read_letter(answer, task.options)
     remaining = len(task.options) - 1
     if not letter:
-        return report_problem(task, find("not_a_letter", last=LETTERS[remaining]))
+        return report_problem(task, make_finding("not_a_letter", last=LETTERS[remaining]))
     chosen = list(task.options.values())[LETTERS.index(letter)]
     if chosen is RIGHT:
         return accept(task)
-    return Verdict(task.id, "known_mistake", (find("not_this_option", left=remaining),), (chosen.code,))
+    return Verdict(
+        task.id, "known_mistake", (make_finding("not_this_option", left=remaining),), (chosen.code,)
+    )
 
 
 def accept(task: Task) -> Verdict:
@@ -145,7 +149,7 @@ def accept(task: Task) -> Verdict:
     outputs: tuple[str, ...] = ()
     if isinstance(task, Code):
         outputs = task.probe.outputs
-    return Verdict(task.id, "pass", (find("all_agree"),), (), outputs, outputs)
+    return Verdict(task.id, "pass", (make_finding("all_agree"),), (), outputs, outputs)
 
 
 # --- numbers ---------------------------------------------------------------------------------------
@@ -158,8 +162,8 @@ def assess_numbers(task: Numbers, answer: Any, name: str) -> Verdict:
     given = read_numbers(answer, right.shape, whole=task.decimals == 0)
     if given is None:
         if right.ndim:
-            return report_problem(task, find("not_numbers", count=right.size))
-        return report_problem(task, find("not_a_number"))
+            return report_problem(task, make_finding("not_numbers", count=right.size))
+        return report_problem(task, make_finding("not_a_number"))
     if agrees(given, right, task):
         return accept(task)
     findings = tuple(compare_numbers(given, right, task))
@@ -209,22 +213,24 @@ def compare_numbers(given: Array, right: Array, task: Numbers) -> Iterator[Findi
     """Report whether the form is correct, which numbers agree, and whether the others are too large."""
     if given.shape != right.shape:
         if right.ndim:
-            yield find("wrong_count_of_numbers", found=given.size, shape=given.shape, expected=right.size)
+            yield make_finding(
+                "wrong_count_of_numbers", found=given.size, shape=given.shape, expected=right.size
+            )
         else:
-            yield find("one_number_expected", found=given.size, shape=given.shape)
+            yield make_finding("one_number_expected", found=given.size, shape=given.shape)
         return
     if not np.isfinite(given).all():
-        yield find("not_finite_answer")
+        yield make_finding("not_finite_answer")
         return
     errors = np.where(np.abs(given - right) > task.tolerance, given - right, 0)
     if right.ndim:
         yield from _compare_list(errors)
         return
-    yield find("one_number")
+    yield make_finding("one_number")
     if errors >= 0:
-        yield find("too_large")
+        yield make_finding("too_large")
     else:
-        yield find("too_small")
+        yield make_finding("too_small")
 
 
 def _compare_list(errors: Array) -> Iterator[Finding]:
@@ -234,21 +240,23 @@ def _compare_list(errors: Array) -> Iterator[Finding]:
     is_correct = errors == 0
     if is_correct.any():
         first = int(np.argmin(is_correct)) + 1
-        yield find("some_numbers_agree", count=errors.size, agreeing=int(is_correct.sum()), first=first)
+        yield make_finding(
+            "some_numbers_agree", count=errors.size, agreeing=int(is_correct.sum()), first=first
+        )
         kind = "numbers_differ"
         if are_all_larger:
             kind = "numbers_too_large"
         elif are_all_smaller:
             kind = "numbers_too_small"
-        yield find(kind, places=tuple(int(k) + 1 for k in np.flatnonzero(errors)))
+        yield make_finding(kind, places=tuple(int(k) + 1 for k in np.flatnonzero(errors)))
         return
-    yield find("no_number_agrees", count=errors.size)
+    yield make_finding("no_number_agrees", count=errors.size)
     if are_all_larger:
-        yield find("all_too_large")
+        yield make_finding("all_too_large")
     elif are_all_smaller:
-        yield find("all_too_small")
+        yield make_finding("all_too_small")
     else:
-        yield find("too_large_and_too_small")
+        yield make_finding("too_large_and_too_small")
 
 
 def find_rounding(given: Array, right: Array, task: Numbers) -> Finding | None:
@@ -262,10 +270,10 @@ def find_rounding(given: Array, right: Array, task: Numbers) -> Finding | None:
             continue
         is_rounded = np.abs(given - right).max() <= (0.5 + 1e-9) * unit  # a half may be rounded up or down
         if is_rounded:
-            return find("rounded_answer", kept=kept, decimals=task.decimals)
+            return make_finding("rounded_answer", kept=kept, decimals=task.decimals)
         is_truncated = np.allclose(given, np.trunc(right / unit) * unit, rtol=0, atol=1e-9)
         if is_truncated:
-            return find("truncated_answer", kept=kept, decimals=task.decimals)
+            return make_finding("truncated_answer", kept=kept, decimals=task.decimals)
     return None
 
 
@@ -290,15 +298,15 @@ def find_pattern(given: Array, right: Array, task: Numbers) -> Finding | None:
     with np.errstate(all="ignore"):
         for kind in kinds:
             if agrees(*NORMAL_FORMS[kind](given, right), task):
-                return find(kind)
+                return make_finding(kind)
     if right.ndim or task.decimals:
         return None
     error = np.abs(given - right).max()
     magnitude = np.abs(right).max()
     if magnitude >= FEW and error == 1:
-        return find("one_off")
+        return make_finding("one_off")
     if magnitude >= MANY and error < 0.01 * magnitude:
-        return find("size_is_right")
+        return make_finding("size_is_right")
     return None
 
 
@@ -328,7 +336,7 @@ def assess_function(task: Code, function: Function) -> Verdict:
     if explanations:
         return assess_known_mistakes(task, found, explanations)
     if detectors.is_random(task, function, found):
-        return reject_unrecognised(task, found, find("random"))
+        return reject_unrecognised(task, found, make_finding("random"))
     form = detectors.find_misplaced_outputs(task, found)
     if form is None:
         form = detectors.find_transposed_weights(task, function)
@@ -419,7 +427,7 @@ def report_changed_arguments(found: Sequence[Outcome]) -> list[Finding]:
     names = tuple(sorted({name for outcome in found for name in outcome.changed}))
     if not names:
         return []
-    return [find("argument_changed", names=names)]
+    return [make_finding("argument_changed", names=names)]
 
 
 def report_nan(task: Code, found: Sequence[Outcome]) -> list[Finding]:
@@ -428,7 +436,7 @@ def report_nan(task: Code, found: Sequence[Outcome]) -> list[Finding]:
         for a, b in zip(outcome.arrays, expected.arrays, strict=False):
             has_nan = a.dtype.kind == "f" and np.isnan(a).any()
             if has_nan and np.isfinite(b.astype(float)).all():
-                return [find("has_nan")]
+                return [make_finding("has_nan")]
     return []
 
 
@@ -443,11 +451,11 @@ def _assess_correct_numbers(task: Code, function: Function, found: Sequence[Outc
     outputs = task.probe.outputs
     name = task.ours or task.name
     if task.ours is not None and returns_npformer_result(name, function, task.probe):
-        findings: tuple[Finding, ...] = (find("is_npformers", function=name),)
+        findings: tuple[Finding, ...] = (make_finding("is_npformers", function=name),)
         return Verdict(task.id, "known_mistake", findings, ("NPFORMERS-OWN",), outputs, ())
     changed = report_changed_arguments(found)
     if changed:
-        findings = (find("numbers_are_correct"), *changed)
+        findings = (make_finding("numbers_are_correct"), *changed)
         return Verdict(task.id, "known_mistake", findings, ("MUTATES-INPUT",), outputs, ())
     for mistake, given in task.hard.items():
         verdict = _assess_hard_call(task, function, mistake, given)
@@ -478,9 +486,12 @@ def _assess_hard_call(
     fits = mistake.kind == "wrong" or (is_fragile and not is_finite)
     if fits and not has_stopped:
         return Verdict(task.id, "known_mistake", (), (mistake.code,), outputs, ())
-    findings = [find("ordinary_sizes_agree"), *list(find_differences(task.probe, answer, expected))[:1]]
+    findings = [
+        make_finding("ordinary_sizes_agree"),
+        *list(find_differences(task.probe, answer, expected))[:1],
+    ]
     if is_fragile and not has_stopped:
-        findings.append(find("finite_but_wrong_far_out"))
+        findings.append(make_finding("finite_but_wrong_far_out"))
     return Verdict(task.id, "unrecognised", tuple(findings), (), outputs, ())
 
 
@@ -496,8 +507,8 @@ def _choose_tolerance(answer: Outcome) -> float:
 def _assess_empty(task: Code, function: Function, found: Sequence[Outcome]) -> Verdict:
     """Return the verdict on a function that returns nothing: a stub, or one without a return statement."""
     if is_stub(function) or any(outcome.not_implemented for outcome in found):
-        return report_problem(task, find("unanswered"))
-    return report_problem(task, find("returned_none"))
+        return report_problem(task, make_finding("unanswered"))
+    return report_problem(task, make_finding("returned_none"))
 
 
 def is_stub(function: Function) -> bool:
@@ -524,18 +535,18 @@ def report_agreement(task: Code, found: Sequence[Outcome]) -> list[Finding]:
     if len(outputs) > 1 and agree:
         differ = tuple(name for name in outputs if name not in agree)
         if differ:
-            return [find("some_outputs_agree", agree=agree, differ=differ)]
-        return [find("outputs_agree", agree=agree)]
+            return [make_finding("some_outputs_agree", agree=agree, differ=differ)]
+        return [make_finding("outputs_agree", agree=agree)]
     sides = [side for a, b in pairs for side in zip(a.arrays, b.arrays, strict=True)]
     if any(a.shape != b.shape for a, b in sides):
-        return [find("runs")]
+        return [make_finding("runs")]
     has_failed_calls = len(pairs) < len(found)
     if has_failed_calls:
-        shape = find("shape_agrees_where_it_runs")
+        shape = make_finding("shape_agrees_where_it_runs")
     elif len(outputs) == 1:
-        shape = find("shape_agrees")
+        shape = make_finding("shape_agrees")
     else:
-        shape = find("shapes_agree")
+        shape = make_finding("shapes_agree")
     is_correct = all(are_equal(a, b) for a, b in sides)
     if len(outputs) == 1 and not is_correct:
         return [shape, *find_agreeing_lines(task.probe, sides)]
@@ -563,22 +574,22 @@ def find_agreeing_lines(probe: Probe, sides: Sequence[tuple[Array, Array]]) -> l
 
 def _agrees_at(sides: Sequence[tuple[Array, Array]], axis: int, index: int) -> bool:
     """Return whether the answer is correct at one index of an axis in every call."""
-    return all(close(a.take(index, axis), b.take(index, axis)) for a, b in sides)
+    return all(are_close(a.take(index, axis), b.take(index, axis)) for a, b in sides)
 
 
 def _report_agreeing_lines(probe: Probe, axis: int, ndim: int, indices: tuple[int, ...]) -> Finding:
     """Report that the entries with these indices along an axis agree."""
     if ndim == 1:
-        return find("numbers_agree", indices=indices)
+        return make_finding("numbers_agree", indices=indices)
     if axis == ndim - 1:
-        return find("columns_agree", indices=indices)
+        return make_finding("columns_agree", indices=indices)
     if axis == ndim - 2:
-        return find("rows_agree", indices=indices)
+        return make_finding("rows_agree", indices=indices)
     axis_names = probe.axis_names.get(probe.outputs[0], [])
     name = "row"
     if len(axis_names) == ndim:
         name = axis_names[axis]
-    return find("entries_agree", axis=name, indices=indices)
+    return make_finding("entries_agree", axis=name, indices=indices)
 
 
 def find_differences(probe: Probe, found: Outcome, expected: Outcome) -> Iterator[Finding]:
@@ -588,7 +599,7 @@ def find_differences(probe: Probe, found: Outcome, expected: Outcome) -> Iterato
     elif found.error is not None:
         yield _report_error("stopped_in_one_check", found)
     elif found.empty:
-        yield find("one_call_returned_none")
+        yield make_finding("one_call_returned_none")
     else:
         for name, a, b in zip(probe.outputs, found.arrays, expected.arrays, strict=True):
             if not are_equal(a, b):
@@ -600,7 +611,7 @@ def _report_error(kind: str, outcome: Outcome) -> Finding:
     """Report the error that ended a call."""
     error = outcome.error
     assert error is not None
-    return find(
+    return make_finding(
         kind,
         error=error.type_name,
         message=error.message,
@@ -615,18 +626,20 @@ def compare_shapes(found: tuple[int, ...], right: tuple[int, ...]) -> Finding | 
     if found == right:
         return None
     if len(found) != len(right):
-        return find("wrong_number_of_axes", found=found, expected=len(right))
+        return make_finding("wrong_number_of_axes", found=found, expected=len(right))
     axes = range(len(right))
     longer = tuple(axis for axis in axes if found[axis] > right[axis])
     shorter = tuple(axis for axis in axes if found[axis] < right[axis])
-    return find("wrong_shape", found=found, longer=longer, shorter=shorter)
+    return make_finding("wrong_shape", found=found, longer=longer, shorter=shorter)
 
 
 def compare_entries(a: Array, b: Array) -> Finding:
     """Report the first entry in which an output differs, and the number of such entries."""
     if b.ndim == 0:
-        return find("differs")
+        return make_finding("differs")
     wrong = ~(np.abs(a.astype(float) - b.astype(float)) <= allowed_error(b.astype(float), a.dtype))
     index = tuple(np.argwhere(wrong)[0].tolist())
     has_nan = bool(a.dtype.kind == "f" and np.isnan(a[wrong]).any())
-    return find("differs_at", index=index, differing=int(wrong.sum()), entries=wrong.size, has_nan=has_nan)
+    return make_finding(
+        "differs_at", index=index, differing=int(wrong.sum()), entries=wrong.size, has_nan=has_nan
+    )

@@ -29,7 +29,7 @@ from npformer.exercises.probe import (
     suppress_warnings,
 )
 from npformer.exercises.task import Code, Mistake
-from npformer.exercises.verdict import Finding, find
+from npformer.exercises.verdict import Finding, make_finding
 
 MOST_FINDINGS = 2  # in one reply, because a student does not read more
 
@@ -185,7 +185,7 @@ def find_misplaced_outputs(task: Code, found: Sequence[Outcome]) -> Finding | No
     has_right_form = has_right_count and not has_other_order and not is_in_tuple
     if has_right_form and not isinstance(raw, dict):
         return None
-    return find("outputs_returned", expected=outputs, returned=returned, container=container)
+    return make_finding("outputs_returned", expected=outputs, returned=returned, container=container)
 
 
 def _name_entries(task: Code, values_of_calls: Sequence[Sequence[Array]]) -> tuple[str, ...]:
@@ -304,7 +304,7 @@ def first_finding(task: Code, trial: Trial) -> Finding | None:
     detectors = (*number_detectors.DETECTORS, *task.detectors, *call_detectors.DETECTORS)
     with suppress_warnings():
         if returns_integers(trial):
-            return find("integers")
+            return make_finding("integers")
         trial = trial._replace(
             found=tuple(a.astype(float) for a in trial.found),
             right=tuple(b.astype(float) for b in trial.right),

@@ -19,7 +19,7 @@ class Text(NamedTuple):
     question: str | None
 
 
-def text_of(verdict: Verdict, level: int) -> Text:
+def write_feedback(verdict: Verdict, level: int) -> Text:
     """Write the sentences for a verdict.
 
     Level 1 says what is correct and where the first difference is. Level 2 says what was observed. Level 3

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from npformer.exercises.bank import find
+from npformer.exercises.bank import find_exercise
 from npformer.exercises.checker import check, report_problem
 from npformer.exercises.detectors import run_calls
 from npformer.exercises.probe import are_identical
 from npformer.exercises.result import Result, make_result
-from npformer.exercises.task import LINE, Code, Edit, compiled, generator
-from npformer.exercises.verdict import Verdict
-from npformer.exercises.verdict import find as make_finding
+from npformer.exercises.task import LINE, Code, Edit, compile_function, make_generator
+from npformer.exercises.verdict import Verdict, make_finding
 
 
 class Bug(NamedTuple):
@@ -35,7 +34,7 @@ class Bug(NamedTuple):
         return "\n".join(lines) + "\n"
 
 
-def bug_of(task: Code, name: str = "") -> Bug:
+def draw_bug(task: Code, name: str = "") -> Bug:
     """Return the bug that belongs to a student's name; without a name, the first bug.
 
     Every mistake of the exercise has the same probability.
@@ -43,7 +42,7 @@ def bug_of(task: Code, name: str = "") -> Bug:
     mistakes = _list_bugs(task)
     if not name:
         return mistakes[0][0]
-    rng = generator(f"bug of {task.id}@{name.casefold()}")
+    rng = make_generator(f"bug of {task.id}@{name.casefold()}")
     bugs = mistakes[int(rng.integers(len(mistakes)))]
     return bugs[int(rng.integers(len(bugs)))]
 
@@ -63,9 +62,9 @@ def _list_bugs(task: Code) -> list[list[Bug]]:
 
 def _make_bugs(task: Code, edits: list[Edit]) -> Iterator[Bug]:
     """Yield a bug for each edit that changes a single line and keeps this line short."""
-    right = under_its_name(task, task.solution)
+    right = rename_function(task, task.solution)
     for edit in edits:
-        wrong = under_its_name(task, edit.of(task.solution))
+        wrong = rename_function(task, edit.of(task.solution))
         if wrong.count("\n") != right.count("\n"):
             continue
         line_pairs = zip(right.splitlines(), wrong.splitlines(), strict=True)
@@ -77,7 +76,7 @@ def _make_bugs(task: Code, edits: list[Edit]) -> Iterator[Bug]:
             yield Bug(wrong, number, right_line.strip())
 
 
-def under_its_name(task: Code, text: str) -> str:
+def rename_function(task: Code, text: str) -> str:
     """Rename the last function of a text to the name that the checker expects."""
     before, _, last_function = f"\n{text.strip()}\n".rpartition("\ndef ")
     _, _, after_name = last_function.partition("(")
@@ -89,7 +88,7 @@ def find_code_exercise(exercise_id: str) -> tuple[Code, str]:
 
     Raises ValueError if the exercise does not ask for a function.
     """
-    task, name = find(exercise_id)
+    task, name = find_exercise(exercise_id)
     if not isinstance(task, Code):
         raise ValueError(f"{task.id} asks for no function; those that do are 'code' in list_exercises()")
     return task, name
@@ -97,7 +96,7 @@ def find_code_exercise(exercise_id: str) -> tuple[Code, str]:
 
 def write_exercise(task: Code, name: str) -> str:
     """Write the text that the student gets: comments with the task, imports, and the wrong function."""
-    bug = bug_of(task, name)
+    bug = draw_bug(task, name)
     request = "One line below is not right. Find it and mend it; this says whether it is right now:"
     quoted_id = json.dumps(f"{task.id}@{name}".rstrip("@"), ensure_ascii=False)
     comments = [
@@ -121,7 +120,7 @@ def check_corrected(exercise_id: str, corrected: Any, level: int) -> Result:
     function = corrected
     if isinstance(corrected, str):
         try:
-            function = compiled(corrected)
+            function = compile_function(corrected)
         except Exception as error:
             finding = make_finding("text_stopped", error=type(error).__name__, message=str(error))
             return make_result(report_problem(task, finding), level)
@@ -134,6 +133,6 @@ def check_corrected(exercise_id: str, corrected: Any, level: int) -> Result:
 def _has_original_bug(exercise_id: str, function: Any) -> bool:
     """Return whether a function gives the same numbers as the function that the student received."""
     task, name = find_code_exercise(exercise_id)
-    original = compiled(bug_of(task, name).text)
+    original = compile_function(draw_bug(task, name).text)
     pairs = zip(run_calls(task, function), run_calls(task, original), strict=True)
     return all(are_identical(a, b) for a, b in pairs)

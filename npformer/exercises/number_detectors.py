@@ -15,7 +15,7 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.probe import Trial
-from npformer.exercises.verdict import Finding, find
+from npformer.exercises.verdict import Finding, make_finding
 from npformer.gradcheck import relations
 from npformer.gradcheck.relations import Case, Relation
 
@@ -32,7 +32,7 @@ def largest(*arrays: Array) -> float:
     return max(float(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in arrays)
 
 
-def close(a: Array, b: Array) -> bool:
+def are_close(a: Array, b: Array) -> bool:
     """Return whether two arrays are equal within the accuracy of float32, including NaN and infinities."""
     if a.shape != b.shape:
         return False
@@ -40,9 +40,9 @@ def close(a: Array, b: Array) -> bool:
     return bool(np.allclose(a, b, rtol=0, atol=EXACT * largest(b) + TINY, equal_nan=True))
 
 
-def ratio(a: Array, b: Array) -> float | None:
+def find_ratio(a: Array, b: Array) -> float | None:
     """Return the number c with a = c b, or None if there is no such number."""
-    c = relations.ratio(a, b, EXACT * float(np.abs(a).max(initial=0)))
+    c = relations.find_ratio(a, b, EXACT * float(np.abs(a).max(initial=0)))
     if math.isnan(c):
         return None
     return c
@@ -71,18 +71,18 @@ def related(detector: Callable[[Sequence[Case]], Relation | None], trial: Trial)
         return None
     parameters = relation.parameters
     if relation.kind == "constant_along":
-        return find("constant_in_each", line=_name_line(parameters["axis"], trial))
+        return make_finding("constant_in_each", line=_name_line(parameters["axis"], trial))
     if relation.kind == "multiple_along":
         line = _name_line(parameters["axis"], trial)
-        return find("multiple_in_each", name=parameters["name"], line=line)
+        return make_finding("multiple_in_each", name=parameters["name"], line=line)
     if relation.kind == "term_added":
         factor = parameters["factor"].value
         is_sign_error = abs(factor + 2) < 1e-4
         if is_sign_error:
-            return find("term_sign", name=parameters["name"])
+            return make_finding("term_sign", name=parameters["name"])
         is_multiple = abs(factor - 1) > 1e-4
         if is_multiple:
-            return find("multiple_added", name=parameters["name"])
+            return make_finding("multiple_added", name=parameters["name"])
     return Finding(relation.kind, parameters=parameters)
 
 
@@ -106,7 +106,7 @@ def _name_line(axis: int, trial: Trial) -> str:
 
 def find_moved_slices(cases: Sequence[Case]) -> Relation | None:
     """Find correct slices in a different order. Other detectors find a single slice that is repeated."""
-    relation = relations.moved(cases)
+    relation = relations.detect_moved_slices(cases)
     if relation is None or len(set(relation.parameters["order"])) == 1:
         return None
     return relation
@@ -143,7 +143,7 @@ def is_function_of_right(function: Callable[[Array], Any]) -> Holds:
     """Make a relation: the answer is this function of the correct array."""
 
     def holds(a: Array, b: Array) -> bool:
-        return close(a, np.asarray(function(b), float))
+        return are_close(a, np.asarray(function(b), float))
 
     return holds
 
@@ -184,19 +184,19 @@ def _is_one_hot(a: Array, b: Array) -> bool:
 
 def _is_permuted(a: Array, b: Array) -> bool:
     """Return whether an answer has the correct numbers in any order."""
-    return close(np.sort(a, axis=None), np.sort(b, axis=None))
+    return are_close(np.sort(a, axis=None), np.sort(b, axis=None))
 
 
 def _is_scaled_in_each_call(a: Array, b: Array) -> bool:
     """Return whether an answer is a multiple of the correct array."""
-    return a.size > 1 and bool(ratio(a, b))
+    return a.size > 1 and bool(find_ratio(a, b))
 
 
 def _is_scaled_along(a: Array, b: Array, axis: int) -> bool:
     """Return whether each line along an axis is a multiple of the correct line, which has several numbers."""
     if a.ndim < 2 or min(a.shape) < 2:
         return False
-    c = relations.fitted(a, b, (axis,))
+    c = relations.fit_factors(a, b, (axis,))
     return bool((np.abs(a - c * b) <= EXACT * largest(a)).all())
 
 
@@ -224,7 +224,7 @@ def first_that_holds(table: dict[str, Holds], trial: Trial) -> Finding | None:
     for kind, holds in table.items():
         with np.errstate(all="ignore"):
             if all(a.shape == b.shape and attempt(holds, a, b) for a, b in trial.pairs):
-                return find(kind)
+                return make_finding(kind)
     return None
 
 
@@ -310,7 +310,7 @@ def find_factor(trial: Trial, function: Callable[[Array], Array] = _keep) -> Sca
     If a function is given, the factor is between its values for the two arrays.
     """
     with np.errstate(all="ignore"):
-        ratios = [ratio(function(a), function(b)) for a, b in trial.pairs]
+        ratios = [find_ratio(function(a), function(b)) for a, b in trial.pairs]
     known_ratios = [c for c in ratios if c]
     if len(known_ratios) < len(ratios):
         return None
@@ -322,7 +322,7 @@ def scaled(trial: Trial) -> Finding | None:
     factor = find_factor(trial)
     if factor is None:
         return None
-    return find("scaled", factor=factor)
+    return make_finding("scaled", factor=factor)
 
 
 def shifted(trial: Trial) -> Finding | None:
@@ -331,8 +331,8 @@ def shifted(trial: Trial) -> Finding | None:
     if factor is None:
         return None
     if factor.is_one:
-        return find("shifted")
-    return find("scaled_and_shifted", factor=factor)
+        return make_finding("shifted")
+    return make_finding("scaled_and_shifted", factor=factor)
 
 
 def _subtract_mean(a: Array) -> Array:
@@ -354,7 +354,7 @@ def softmax_of_scaled(trial: Trial) -> Finding | None:
     factor = find_factor(trial, exponents)
     if factor is None:
         return None
-    return find("softmax_of_scaled_scores", factor=factor)
+    return make_finding("softmax_of_scaled_scores", factor=factor)
 
 
 # --- other arrays ----------------------------------------------------------------------------------
@@ -365,16 +365,16 @@ def is_argument(trial: Trial) -> Finding | None:
     for name in trial.names:
         values = [given[name] for given in trial.arguments]
         are_arrays = all(isinstance(value, np.ndarray) for value in values)
-        if are_arrays and all(map(close, trial.found, values)):
-            return find("is_argument", name=name)
+        if are_arrays and all(map(are_close, trial.found, values)):
+            return make_finding("is_argument", name=name)
     return None
 
 
 def is_landmark(trial: Trial) -> Finding | None:
     """Report an answer that equals an intermediate result of the solution, or a different known result."""
     for landmark, arrays in _landmarks(trial):
-        if all(map(close, trial.found, arrays)):
-            return find("is_landmark", landmark=landmark)
+        if all(map(are_close, trial.found, arrays)):
+            return make_finding("is_landmark", landmark=landmark)
     return None
 
 
@@ -383,7 +383,7 @@ def is_scaled_landmark(trial: Trial) -> Finding | None:
     for landmark, arrays in _landmarks(trial):
         factor = find_factor(trial._replace(right=arrays))
         if factor is not None:
-            return find("is_scaled_landmark", landmark=landmark, factor=factor)
+            return make_finding("is_scaled_landmark", landmark=landmark, factor=factor)
     return None
 
 
@@ -404,8 +404,8 @@ def multiplied(trial: Trial) -> Finding | None:
     for name in arguments[0]:
         for kind, operation in operations.items():
             expected = [operation(b, given[name]) for b, given in zip(trial.right, arguments, strict=True)]
-            if all(map(close, trial.found, expected)):
-                return find(kind, name=name)
+            if all(map(are_close, trial.found, expected)):
+                return make_finding(kind, name=name)
     return None
 
 
@@ -429,10 +429,10 @@ _PARTS = (("few", "first"), ("few", "last"), ("few", "every_second"), ("many", "
 def _report_length(few_or_many: str, end: str, axis: int, ndim: int) -> Finding:
     """Report too few or too many columns, rows, or entries of an earlier axis."""
     if ndim > 1 and axis == ndim - 1:
-        return find(f"too_{few_or_many}", line="column", end=end)
+        return make_finding(f"too_{few_or_many}", line="column", end=end)
     if axis >= ndim - 2:
-        return find(f"too_{few_or_many}", line="row", end=end)
-    return find(f"too_{few_or_many}_entries", axis=axis, end=end)
+        return make_finding(f"too_{few_or_many}", line="row", end=end)
+    return make_finding(f"too_{few_or_many}_entries", axis=axis, end=end)
 
 
 def _find_matching_parts(found: Array, right: Array, axis: int) -> list[tuple[str, str]]:
@@ -450,7 +450,7 @@ def _find_matching_parts(found: Array, right: Array, axis: int) -> list[tuple[st
         ("many", "first"): (a[:m], b),
         ("many", "last"): (a[max(n - m, 0) :], b),
     }
-    return [part for part, (one, two) in parts.items() if close(one, two)]
+    return [part for part, (one, two) in parts.items() if are_close(one, two)]
 
 
 def first_index(trial: Trial, is_wrong: Holds) -> tuple[int, ...] | None:
@@ -469,11 +469,11 @@ def wrong_truths(trial: Trial) -> Finding | None:
     true_for_false = first_index(trial, np.greater)
     false_for_true = first_index(trial, np.less)
     if true_for_false is not None and false_for_true is not None:
-        return find("both_truths_wrong", index=true_for_false, other=false_for_true)
+        return make_finding("both_truths_wrong", index=true_for_false, other=false_for_true)
     if true_for_false is not None:
-        return find("true_for_false", index=true_for_false)
+        return make_finding("true_for_false", index=true_for_false)
     if false_for_true is not None:
-        return find("false_for_true", index=false_for_true)
+        return make_finding("false_for_true", index=false_for_true)
     return None
 
 
@@ -481,14 +481,14 @@ def unfilled(trial: Trial) -> Finding | None:
     """Report an answer that is correct except for zeros: some entries were not filled, or were cut off."""
     for a, b in trial.pairs:
         has_numbers = a.ndim > 0 and a.any()
-        if not has_numbers or not close(np.where(a == 0, 0, b), a):
+        if not has_numbers or not are_close(np.where(a == 0, 0, b), a):
             return None
     index = first_index(trial, _is_missing)
-    wrong_pairs = [(a, b) for a, b in trial.pairs if not close(a, b)]
+    wrong_pairs = [(a, b) for a, b in trial.pairs if not are_close(a, b)]
     missing = _is_missing(*wrong_pairs[0])
     last_two_axes = range(-missing.ndim, 0)[-2:]
     has_missing_line = any(missing.all(axis).any() for axis in last_two_axes)
-    return find("unfilled", index=index, whole_line=has_missing_line)
+    return make_finding("unfilled", index=index, whole_line=has_missing_line)
 
 
 def _is_missing(a: Array, b: Array) -> Array:
@@ -504,14 +504,14 @@ def not_finite(trial: Trial) -> Finding | None:
     if in_whole_calls is not None:
         return in_whole_calls
     if all(_is_not_finite(a, b).all() for a, b in trial.pairs):
-        return find("nowhere_finite")
+        return make_finding("nowhere_finite")
     others_agree = all(_agrees_where_finite(a, b) for a, b in trial.pairs)
     nan = first_index(trial, _is_nan)
     if nan is not None:
-        return find("nan_at", index=nan, others_agree=others_agree)
+        return make_finding("nan_at", index=nan, others_agree=others_agree)
     infinite = first_index(trial, _is_infinite)
     if infinite is not None:
-        return find("infinite_at", index=infinite, others_agree=others_agree)
+        return make_finding("infinite_at", index=infinite, others_agree=others_agree)
     return None
 
 
@@ -533,7 +533,7 @@ def _is_not_finite(a: Array, b: Array) -> Array:
 def _agrees_where_finite(a: Array, b: Array) -> bool:
     """Return whether an answer is correct in all entries except those that are NaN or infinite."""
     is_bad = _is_not_finite(a, b)
-    return close(np.where(is_bad, 0, a), np.where(is_bad, 0, b))
+    return are_close(np.where(is_bad, 0, a), np.where(is_bad, 0, b))
 
 
 def not_finite_calls(trial: Trial) -> Finding | None:
@@ -542,12 +542,12 @@ def not_finite_calls(trial: Trial) -> Finding | None:
     if not any(is_bad) or all(is_bad):
         return None
     other_pairs = [pair for pair, bad in zip(trial.pairs, is_bad, strict=True) if not bad]
-    if not all(close(a, b) for a, b in other_pairs):
+    if not all(are_close(a, b) for a, b in other_pairs):
         return None
     has_no_mask = [given.get("mask") is None for given in trial.arguments]
     if "mask" in trial.names and is_bad == has_no_mask:
-        return find("not_finite_without_mask")
-    return find("not_finite_in_calls", bad=sum(is_bad), calls=len(is_bad))
+        return make_finding("not_finite_without_mask")
+    return make_finding("not_finite_in_calls", bad=sum(is_bad), calls=len(is_bad))
 
 
 def _has_no_finite_number(a: Array, b: Array) -> bool:
@@ -562,7 +562,7 @@ def nearly_correct(trial: Trial) -> Finding | None:
             return None
         if np.abs(a - b).max(initial=0) > NEARLY * largest(b):
             return None
-    return find("nearly_correct")
+    return make_finding("nearly_correct")
 
 
 def only_not_finite(trial: Trial) -> Finding | None:
@@ -573,7 +573,7 @@ def only_not_finite(trial: Trial) -> Finding | None:
     return None
 
 
-def row_sums(trial: Trial) -> Finding | None:
+def check_row_sums(trial: Trial) -> Finding | None:
     """Report rows that should sum to 1 and do not."""
     if not all(a.shape == b.shape and sums_to_1(b) for a, b in trial.pairs) or sums_to_1(*trial.found):
         return None
@@ -581,15 +581,15 @@ def row_sums(trial: Trial) -> Finding | None:
     farthest = float(sums[np.argmax(np.abs(sums - 1))])
     is_vector = trial.right[0].ndim == 1
     kind = "sum_is_not_1" if is_vector else "rows_do_not_sum_to_1"
-    return find(kind, sum=farthest)
+    return make_finding(kind, sum=farthest)
 
 
-def proportions(trial: Trial) -> Finding | None:
+def check_proportions(trial: Trial) -> Finding | None:
     """Report rows that sum to 1 as they should, but contain different numbers."""
     if not all(a.shape == b.shape and sums_to_1(a, b) for a, b in trial.pairs):
         return None
     is_vector = trial.right[0].ndim == 1
-    return find("ratios_in_vector" if is_vector else "ratios_in_rows")
+    return make_finding("ratios_in_vector" if is_vector else "ratios_in_rows")
 
 
 def sums_to_1(*arrays: Array) -> bool:
@@ -600,8 +600,8 @@ def sums_to_1(*arrays: Array) -> bool:
 # --- the order -------------------------------------------------------------------------------------
 
 DETECTORS: tuple[Detector, ...] = (
-    partial(related, relations.nothing),
-    partial(related, relations.form),
+    partial(related, relations.detect_zero),
+    partial(related, relations.detect_form),
     wrong_length,
     is_argument,
     is_landmark,
@@ -611,7 +611,7 @@ DETECTORS: tuple[Detector, ...] = (
     is_scaled_landmark,
     scaled,
     unfilled,
-    partial(related, relations.added),
+    partial(related, relations.detect_term),
     multiplied,
     shifted,
     softmax_of_scaled,
@@ -620,8 +620,8 @@ DETECTORS: tuple[Detector, ...] = (
 )
 PARTIAL_DETECTORS: tuple[Detector, ...] = (  # they describe only a part of the answer
     not_finite,
-    partial(related, relations.leftover),
+    partial(related, relations.detect_error_along_axis),
     partial(first_that_holds, LINES),
-    row_sums,
-    proportions,
+    check_row_sums,
+    check_proportions,
 )

@@ -21,7 +21,7 @@ import numpy as np
 
 from npformer.backend import Array
 from npformer.exercises.remote_calls import RemoteResult, StudentError
-from npformer.exercises.verdict import Finding, find
+from npformer.exercises.verdict import Finding, make_finding
 
 Arguments = tuple[Any, ...]
 Function = Callable[..., Any]
@@ -332,11 +332,11 @@ def read_arrays(raw: Any, probe: Probe) -> tuple[Array, ...]:
     if len(outputs) == 1:
         parts = [raw]
         if is_wrapped(raw, probe):
-            raise Unreadable(find("unreadable_type", name=outputs[0], type="tuple"))
+            raise Unreadable(make_finding("unreadable_type", name=outputs[0], type="tuple"))
     else:
         parts = list(_flatten(raw))
     if len(parts) != len(outputs):
-        raise Unreadable(find("unreadable_count", expected=outputs))
+        raise Unreadable(make_finding("unreadable_count", expected=outputs))
     return tuple(as_array(name, part) for name, part in zip(outputs, parts, strict=True))
 
 
@@ -380,11 +380,11 @@ def as_array(name: str, part: Any) -> Array:
         if array.dtype == object:
             array = array.astype(float)
     except (TypeError, ValueError, OverflowError):
-        raise Unreadable(find("unreadable_type", name=name, type=_type_name(part))) from None
+        raise Unreadable(make_finding("unreadable_type", name=name, type=_type_name(part))) from None
     if array.dtype.kind not in "fiub":
         kinds = {"c": "complex", "U": "text", "S": "text"}
         kind = kinds.get(array.dtype.kind) or _type_name(part)
-        raise Unreadable(find("unreadable_type", name=name, type=kind))
+        raise Unreadable(make_finding("unreadable_type", name=name, type=kind))
     return array
 
 

@@ -120,7 +120,7 @@ def make_result(verdict: Verdict, level: int) -> Result:
     """Write the feedback of a level on a verdict, and remember the exercise if the answer is correct."""
     if verdict.passes:
         _passed.add(verdict.exercise)
-    text = feedback.text_of(verdict, level)
+    text = feedback.write_feedback(verdict, level)
     return Result(
         status=verdict.status,
         codes=verdict.codes,

@@ -79,7 +79,7 @@ class Edit:
         return text
 
 
-def either(*words: str) -> list[Edit]:
+def edit_either_line(*words: str) -> list[Edit]:
     """Make three edits of two replacements: both of them, only the first, and only the second."""
     first, second = words[:2], words[2:]
     return [Edit(*words), Edit(*first), Edit(*second)]
@@ -91,7 +91,7 @@ def _compile_text(text: str) -> CodeType:
     return compile(textwrap.dedent(text), "<a solution>", "exec")
 
 
-def instead(solution: str, other: "str | Edit") -> Callable[..., Any]:
+def replace_result(solution: str, other: "str | Edit") -> Callable[..., Any]:
     """Make a function that returns a different result than the solution.
 
     Parameters
@@ -112,12 +112,12 @@ def instead(solution: str, other: "str | Edit") -> Callable[..., Any]:
     36
     """
     if isinstance(other, Edit):
-        return compiled(other.of(solution))
+        return compile_function(other.of(solution))
     text_before_return = solution.rpartition("return ")[0]
-    return compiled(f"{text_before_return}return {other}")
+    return compile_function(f"{text_before_return}return {other}")
 
 
-def compiled(text: str) -> Callable[..., Any]:
+def compile_function(text: str) -> Callable[..., Any]:
     """Run a text, and return the last function that it defines. The text may use np and math."""
     names: dict[str, Any] = {"np": np, "math": math}
     exec(_compile_text(text), names)
@@ -223,7 +223,7 @@ class Draw:
         return self.rng.permutation(len(standard))
 
 
-class Posed(NamedTuple):
+class PosedQuestion(NamedTuple):
     """A task in numbers for one student: the numbers, the correct answer and the known wrong answers."""
 
     given: dict[str, Any]  # the numbers in the text of the task, by their placeholders
@@ -238,7 +238,7 @@ class Numbers(Task):
     A placeholder such as {p} in the text of the task is replaced by the number of this name.
     """
 
-    draw: Callable[[Draw], Posed]
+    draw: Callable[[Draw], PosedQuestion]
     decimals: int = 0  # how many decimals the answer needs; 0 for whole numbers
 
     @property
@@ -261,7 +261,7 @@ class Numbers(Task):
         numbers = {key: np.asarray(value).tolist() for key, value in given.items()}
         return [self.task.format(**numbers)]
 
-    def posed(self, name: str = "") -> Posed:
+    def posed(self, name: str = "") -> PosedQuestion:
         """Return the task for a student's name. The same name always gets the same numbers."""
         return _pose(self, name)
 
@@ -273,7 +273,7 @@ class Numbers(Task):
             decimals = 3  # an answer in whole numbers has to be exact
         return 0.6 * 10.0**-decimals
 
-    def has_distinct_wrong_answers(self, question: Posed) -> bool:
+    def has_distinct_wrong_answers(self, question: PosedQuestion) -> bool:
         """Return whether 0, 1 and every known wrong answer are far from the correct answer."""
         right = np.asarray(question.answer, float)
         wrong_answers = [np.asarray(value, float) for value in question.wrong.values()]
@@ -286,7 +286,7 @@ class Numbers(Task):
             return True
         return bool(np.abs(wrong - right).max() > APART * self.tolerance)
 
-    def count_equal_wrong_answers(self, question: Posed) -> int:
+    def count_equal_wrong_answers(self, question: PosedQuestion) -> int:
         """Count the pairs of known wrong answers that are equal within the tolerance."""
         wrong_answers = [np.asarray(value, float) for value in question.wrong.values()]
         return sum(self._are_equal(a, b) for a, b in combinations(wrong_answers, 2))
@@ -298,19 +298,19 @@ class Numbers(Task):
         return bool((np.abs(a - b) <= 2 * self.tolerance).all())
 
 
-def generator(words: str) -> np.random.Generator:
+def make_generator(words: str) -> np.random.Generator:
     """Make a random generator whose seed is a text."""
     digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).digest()
     return np.random.default_rng(list(digest))
 
 
 @lru_cache(maxsize=256)
-def _pose(task: Numbers, name: str) -> Posed:
+def _pose(task: Numbers, name: str) -> PosedQuestion:
     """Draw the numbers that belong to a name, such that each mistake gives a different answer if possible."""
     if not name:
         return task.draw(Draw(None))
-    draw = Draw(generator(f"{task.id}@{name.casefold()}"))
-    questions: list[Posed] = []
+    draw = Draw(make_generator(f"{task.id}@{name.casefold()}"))
+    questions: list[PosedQuestion] = []
     counts: list[int] = []
     while len(questions) <= EXTRA_DRAWS:
         question = task.draw(draw)
@@ -351,13 +351,13 @@ class Code(Task):
     @property
     def right(self) -> Callable[..., Any]:
         """The solution as a function. A test compares it with npformer or with finite differences."""
-        return compiled(self.solution)
+        return compile_function(self.solution)
 
     def wrong_functions(self) -> Iterator[tuple[Mistake, Callable[..., Any]]]:
         """Yield every mistake with a function that makes it, once for each edit of the mistake."""
         for mistake, edits in self.mistakes.items():
             for edit in edits:
-                yield mistake, compiled(edit.of(self.solution))
+                yield mistake, compile_function(edit.of(self.solution))
 
     def edits(self, *codes: str) -> dict[str, list[Edit]]:
         """Return the edits of the mistakes with these codes, or of all mistakes if no code is given."""
@@ -370,5 +370,5 @@ class Code(Task):
         """Return, for each of these codes, a function with the first edit of the mistake."""
         functions = {}
         for code, edits in self.edits(*codes).items():
-            functions[code] = compiled(edits[0].of(self.solution))
+            functions[code] = compile_function(edits[0].of(self.solution))
         return functions

@@ -265,7 +265,7 @@ class Finding:
         return KINDS[self.kind].role
 
 
-def find(kind: str, **parameters: Any) -> Finding:
+def make_finding(kind: str, **parameters: Any) -> Finding:
     """Make a finding of this kind."""
     return Finding(kind, parameters=parameters)
 

@@ -10,10 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.arrays import copied, in_kind_of, kind_of_number, to_host
+from npformer.arrays import convert_like, copy_array, dtype_kind, to_host
 from npformer.gradcheck.finite_differences import SAFETY, SQRT_EPS, Floats
 from npformer.gradcheck.relations import max_abs
-from npformer.tree import branch_name, branches, end_replaced, ends, ends_mapped
+from npformer.tree import (
+    get_branch_name,
+    get_branches,
+    iter_nested_leaves,
+    map_nested_leaves,
+    replace_nested_leaf,
+)
 
 Keys = tuple[Any, ...]  # the keys that lead to one branch of a tree
 
@@ -69,7 +75,7 @@ class Calls:
     def _call_backward_first(self) -> None:
         """Call backward, keep the gradients with a copy, and check that d_output and cache are unchanged."""
         self.cache_copy = _copy_tree(self.cache)
-        d_output = in_kind_of(self.first_output, self.d_output.copy())
+        d_output = convert_like(self.first_output, self.d_output.copy())
         self.first_gradients = self.backward(d_output, self.cache)
         self.gradients = _copy_tree(self.first_gradients)  # before a later call may overwrite them
         text = "backward writes into d_output"
@@ -107,7 +113,7 @@ class Calls:
 
     def call_backward(self, args: dict[str, Any], d_output: Any, cache: Any) -> dict[Keys, Leaf]:
         """Return the leaves of the arguments with the gradients of a backward pass."""
-        gradients = self.backward(in_kind_of(self.first_output, np.array(d_output)), cache)
+        gradients = self.backward(convert_like(self.first_output, np.array(d_output)), cache)
         return {leaf.keys: leaf for leaf in _iter_leaves(args, _copy_tree(gradients))}
 
     def call_both(self, args: dict[str, Any], d_output: Any) -> dict[Keys, Leaf]:
@@ -121,8 +127,8 @@ class Calls:
         # A forward pass with a fault may write into its arguments, so the arrays are copied for it.
         copy_leaf = _copy_leaf if self.faults else _copy_generator
         try:
-            args = ends_mapped(copy_leaf, self.args_float64)
-            args = end_replaced(args, keys, lambda old: in_kind_of(old, x))
+            args = map_nested_leaves(copy_leaf, self.args_float64)
+            args = replace_nested_leaf(args, keys, lambda old: convert_like(old, x))
             output = _get_output(self.call_forward(args)[0])
         except Exception as error:  # any exception means that there is no output
             self.error_text = f": forward raises {type(error).__name__}: {error}"
@@ -205,14 +211,14 @@ def _name_arguments(forward: Callable[..., Any], args: tuple[Any, ...]) -> tuple
 
 def iter_arrays(tree: Any, kinds: str) -> Iterator[tuple[str, Any]]:
     """Iterate over the arrays of these kinds of number with their paths; kind "-" is everything else."""
-    for path, x in ends("", tree):
-        if kind_of_number(x) in kinds:
+    for path, x in iter_nested_leaves("", tree):
+        if dtype_kind(x) in kinds:
             yield path.removeprefix("."), x
 
 
 def _has_arrays(tree: Any, kinds: str) -> bool:
     """Return whether a tree has an array of these kinds of number."""
-    return any(kind_of_number(x) in kinds for _, x in ends("", tree))
+    return any(dtype_kind(x) in kinds for _, x in iter_nested_leaves("", tree))
 
 
 def _check_arguments(args: dict[str, Any], kwargs: dict[str, Any]) -> None:
@@ -290,15 +296,15 @@ def _is_wrapped(gradients: Any, arg: Any) -> bool:
 
 def _iter_branch(path: str, keys: Keys, x: Any, gradient: Any) -> Iterator[Leaf]:
     """Iterate over the leaves of one branch of the arguments, each with its gradient."""
-    if kind_of_number(x) == "f":
+    if dtype_kind(x) == "f":
         yield _make_leaf(path, keys, x, gradient)
         return
     received, expected = _describe_type(gradient), _describe_type(x)
     if received == expected:
-        parts = branches(x) or {}
-        part_gradients = branches(gradient) or {}
+        parts = get_branches(x) or {}
+        part_gradients = get_branches(gradient) or {}
         for (key, part), part_gradient in zip(parts.items(), part_gradients.values(), strict=True):
-            part_path = f"{path}.{branch_name(x, key)}".removeprefix(".")
+            part_path = f"{path}.{get_branch_name(x, key)}".removeprefix(".")
             yield from _iter_branch(part_path, (*keys, key), part, part_gradient)
     elif x is None or _has_arrays(x, "f"):
         yield Leaf(path, keys, note=f"is {received}, expected {expected}")
@@ -306,7 +312,7 @@ def _iter_branch(path: str, keys: Keys, x: Any, gradient: Any) -> Iterator[Leaf]
 
 def _make_leaf(path: str, keys: Keys, x: Any, gradient: Any) -> Leaf:
     """Make a leaf from an array and its gradient, with a note if type, dtype or shape is wrong."""
-    is_array = kind_of_number(gradient) != "-" or isinstance(gradient, np.generic)
+    is_array = dtype_kind(gradient) != "-" or isinstance(gradient, np.generic)
     if not is_array:
         expected = f"an array of shape {tuple(x.shape)}"
         return Leaf(path, keys, x, note=f"is {_describe_type(gradient)}, expected {expected}")
@@ -336,7 +342,7 @@ def _describe_type(value: Any) -> str:
 def _get_output(output: Any) -> Floats:
     """Return forward's output as a NumPy array of float64 or float32."""
     is_number = isinstance(output, float | np.floating)
-    if kind_of_number(output) == "-" and not is_number:
+    if dtype_kind(output) == "-" and not is_number:
         received = _describe_type(output)
         raise TypeError(f"gradcheck: forward's output is {received}; expected an array of float64 or float32")
     array = to_host(output)
@@ -348,12 +354,12 @@ def _get_output(output: Any) -> Floats:
 
 def _copy_tree(tree: Any) -> Any:
     """Copy the arrays and random generators of a tree; settings and other objects are shared."""
-    return ends_mapped(_copy_leaf, tree)
+    return map_nested_leaves(_copy_leaf, tree)
 
 
 def _copy_leaf(x: Any) -> Any:
     """Copy an array or a random generator."""
-    return _copy_generator(x) if kind_of_number(x) == "-" else copied(x)
+    return _copy_generator(x) if dtype_kind(x) == "-" else copy_array(x)
 
 
 def _copy_generator(x: Any) -> Any:
@@ -365,14 +371,14 @@ def _map_floats(f: Callable[[Floats], Floats], tree: Any) -> Any:
     """Apply f to every floating array of a tree; each result belongs to the library of its array."""
 
     def map_leaf(x: Any) -> Any:
-        return in_kind_of(x, f(to_host(x))) if kind_of_number(x) == "f" else x
+        return convert_like(x, f(to_host(x))) if dtype_kind(x) == "f" else x
 
-    return ends_mapped(map_leaf, tree)
+    return map_nested_leaves(map_leaf, tree)
 
 
 def _find_changes(path: str, text: str, before: Any, after: Any) -> list[Fault]:
     """Return a fault for each array that differs between two trees, even by one bit."""
-    leaves_before, leaves_after = dict(ends("", before)), dict(ends("", after))
+    leaves_before, leaves_after = dict(iter_nested_leaves("", before)), dict(iter_nested_leaves("", after))
     faults = []
     for leaf_path in leaves_before | leaves_after:
         if _differ(leaves_before.get(leaf_path), leaves_after.get(leaf_path)):
@@ -383,7 +389,7 @@ def _find_changes(path: str, text: str, before: Any, after: Any) -> list[Fault]:
 
 def _differ(a: Any, b: Any) -> bool:
     """Return whether one of two values is an array and the other one is not the same array bit by bit."""
-    if kind_of_number(a) == "-" and kind_of_number(b) == "-":
+    if dtype_kind(a) == "-" and dtype_kind(b) == "-":
         return False
     return bool(_get_bits(a) != _get_bits(b))
 

@@ -335,7 +335,7 @@ def detect_factor(cases: Sequence[Case]) -> Relation | None:
     ratios = [find_ratio(found, right, zero) for found, right, zero in pairs]
     if not _is_conclusive(ratios, [c.right for c in cases], exact):
         return None
-    factors = [make_factor(ratio, exact) for ratio in ratios]
+    factors = [make_factor(find_ratio, exact) for find_ratio in ratios]
     if all(_is_minus_one(factor) for factor in factors):
         return Relation("sign")
     origins = find_origins(ratios, [c.sizes for c in cases], exact)
@@ -347,11 +347,11 @@ def _is_conclusive(ratios: Sequence[float], arrays: Sequence[Array], exact: floa
 
     For arrays of one or two numbers, the ratios must be simple fractions.
     """
-    if any(math.isnan(ratio) for ratio in ratios):
+    if any(math.isnan(find_ratio) for find_ratio in ratios):
         return False
     if all(np.count_nonzero(x) > 2 for x in arrays):
         return True
-    return all(make_factor(ratio, exact).fraction is not None for ratio in ratios)
+    return all(make_factor(find_ratio, exact).fraction is not None for find_ratio in ratios)
 
 
 def detect_other_array(cases: Sequence[Case]) -> Relation | None:
@@ -426,7 +426,7 @@ def detect_term(cases: Sequence[Case]) -> Relation | None:
         if all(is_close(found + other, right, zero) for found, right, other, zero in quadruples):
             return Relation("term_missing", {"name": name})
         ratios = [find_ratio(found - right, other, zero) for found, right, other, zero in quadruples]
-        if not any(math.isnan(ratio) for ratio in ratios):
+        if not any(math.isnan(find_ratio) for find_ratio in ratios):
             return Relation("term_added", {"name": name, "factor": make_factor(ratios[0], cases[0].exact)})
     return None
 
@@ -690,12 +690,3 @@ DETECTORS: tuple[Detector, ...] = (  # the most informative relations first
 )
 # For a gradient that changes from call to call, only these relations are worth a description.
 DETECTORS_OF_UNRELIABLE_GRADIENTS: tuple[Detector, ...] = (detect_form, detect_zero, detect_term)
-
-# Earlier names, which the exercises still use
-ratio = find_ratio
-fitted = fit_factors
-form = detect_form
-nothing = detect_zero
-moved = detect_moved_slices
-added = detect_term
-leftover = detect_error_along_axis

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from npformer.exercises.assignment_file import Assignment, assignment_of, read_assignment
+from npformer.exercises.assignment_file import Assignment, make_assignment, read_assignment
 from npformer.grader import CONVENTION, class_list, points, report_page, similarity, supervisor
 from npformer.grader.class_list import Owners
 from npformer.grader.grading_process import Limits, Row
 from npformer.grader.submissions import Submission, find_submissions
 from npformer.grader.supervisor import Journal
-from npformer.handouts.exercise_commands import ids_of
-from npformer.validation.output_files import folder_for, place_for, write_files
+from npformer.handouts.exercise_commands import parse_ids
+from npformer.validation.output_files import check_output_file, check_output_folder, write_files
 
 
 def _read_settings(options: Namespace) -> tuple[Assignment, Limits]:
@@ -29,7 +29,7 @@ def _read_settings(options: Namespace) -> tuple[Assignment, Limits]:
         raise ValueError(f"{reason}; use WSL or a container, or check(...) in a notebook")
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
-    assignment = assignment_of(ids_of(options.exercises))
+    assignment = make_assignment(parse_ids(options.exercises))
     if options.assignment:
         assignment = read_assignment(Path(options.assignment))
     place = Path(options.place).absolute()
@@ -47,7 +47,7 @@ def _read_settings(options: Namespace) -> tuple[Assignment, Limits]:
 def check(options: Namespace) -> Iterator[str]:
     """Yield the reply to each answer in one file. The exit code is 0 if all answers are correct, else 1."""
     assignment, limits = _read_settings(options)
-    results_path = place_for(options.gradescope) if options.gradescope else None
+    results_path = check_output_file(options.gradescope) if options.gradescope else None
     try:
         rows = _grade_one_file(Path(options.place), options.place, assignment, limits)
     except ValueError as error:
@@ -135,9 +135,9 @@ def _check_output_paths(options: Namespace) -> None:
     """Raise an error before any file is graded if an output file cannot be written."""
     for name in (options.csv, options.html, options.grades, options.anonymous):
         if name:
-            place_for(name)
+            check_output_file(name)
     if options.feedback:
-        folder_for(options.feedback)
+        check_output_folder(options.feedback)
 
 
 def _format_results(

@@ -25,7 +25,7 @@ import numpy as np
 from npformer.exercises import Result, check, list_exercises, templates
 from npformer.exercises.probe import pause_wall_limit
 from npformer.exercises.remote_calls import RemoteResult, StudentError
-from npformer.exercises.verdict import Finding, find
+from npformer.exercises.verdict import Finding, make_finding
 from npformer.grader.worker.protocol import Channel, Forged, Functions, pack, readable, unpack
 
 MAX_CALLBACKS = 1000  # in one call of a student's function
@@ -185,7 +185,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
             for key, length in TEXT_LENGTHS.items():
                 texts[key] = " ".join(readable(reply[key], length).split())
         except (TypeError, LookupError, AttributeError):
-            self.give_up(find("no_answer_sent"))
+            self.give_up(make_finding("no_answer_sent"))
         self.student, self.problem, self.names = texts["student"], texts["problem"], texts["names"]
 
     def fork_worker(self, request: Message) -> Channel:
@@ -215,21 +215,21 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         self, message: Message, functions: Functions | None = None, decode: Callable[[bytes], Any] = unpack
     ) -> Any:
         """Send a message to the worker and return its reply, decoded by `decode`."""
-        given_up = find("checks_given_up")
+        given_up = make_finding("checks_given_up")
         if self.failure or self.channel is None:
             raise WorkerEnded(self.failure or given_up)
         self.failure = given_up  # this failure stays if an unexpected error is raised below
-        too_long = find("too_long", seconds=self.cpu)
+        too_long = make_finding("too_long", seconds=self.cpu)
         try:
             reply = decode(self.exchange(self.channel, pack(message, functions)))
         except TimeoutError:
             self.give_up(too_long)
         except Forged:
-            self.give_up(find("no_answer_sent"))
+            self.give_up(make_finding("no_answer_sent"))
         except (EOFError, OSError):
             # The same finding for both time limits: it must not depend on which one is reached first.
             used_all_cpu = self.close_worker() >= self.cpu - CPU_TOLERANCE
-            self.give_up(too_long if used_all_cpu else find("program_ended"))
+            self.give_up(too_long if used_all_cpu else make_finding("program_ended"))
         self.failure = None
         return reply
 
@@ -262,7 +262,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
                 reply = self.request(_call_back(function, reply["args"]))
             answer = _read_answer(reply, arguments)
         except (TypeError, LookupError, ValueError, AttributeError):  # a forged reply
-            self.give_up(find("no_answer_sent"))
+            self.give_up(make_finding("no_answer_sent"))
         if isinstance(answer, StudentError):
             raise answer
         return answer
@@ -296,7 +296,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
             key = f"{exercise_id}@{student}" if student else exercise_id
             return check(key, answer, level=self.limits.level)
         except Exception as error:
-            return find("not_checked", error=type(error).__name__)
+            return make_finding("not_checked", error=type(error).__name__)
 
 
 def _read_answer(reply: Message, arguments: Sequence[Any]) -> RemoteResult | StudentError:
@@ -343,7 +343,7 @@ def _suggest_name(exercise_id: str, names: Sequence[str]) -> str:
     for name in names:
         closest = get_close_matches(name.replace(".", "_"), exercise_names, 1, NAME_SIMILARITY)
         if name != wanted and closest == [wanted]:
-            return templates.sentence(find("name_suggested", name=name, wanted=wanted))
+            return templates.sentence(make_finding("name_suggested", name=name, wanted=wanted))
     return ""
 
 

@@ -15,7 +15,7 @@ from npformer.grader.class_list import Owners, Student
 from npformer.grader.grading_process import Row
 from npformer.grader.points import StudentPoints, compute_row_points, format_card
 from npformer.grader.similarity import Pair
-from npformer.handouts.paper import paper
+from npformer.handouts.paper import make_page
 
 BINS = 10  # of the histogram of points
 MAX_TOPICS = 6  # shown on the page
@@ -189,7 +189,7 @@ def format_class_page(
     head = f"<p>{len(present)} of {len(class_points)} students; {escape(format_overview(rows))}</p>"
     sheets = [*_iter_sections(first_sheet), '<div class="sheet"></div>', *_iter_sections(second_sheet)]
     body = "\n".join([head, *sheets])
-    return paper("class", assignment.title, body, "@page { size: A4; margin: 13mm }")
+    return make_page("class", assignment.title, body, "@page { size: A4; margin: 13mm }")
 
 
 def _iter_sections(sections: dict[str, list[str]]) -> Iterator[str]:

@@ -14,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.exercises.answer_parsing import LETTERS
-from npformer.exercises.assignment_file import WHOLE, Assignment, written
+from npformer.exercises.assignment_file import WHOLE, Assignment, format_assignment
 from npformer.exercises.bank import bank
-from npformer.exercises.find_the_bug import bug_of, under_its_name
-from npformer.exercises.task import RIGHT, Choice, Code, Numbers, Task, Truth, generator
+from npformer.exercises.find_the_bug import draw_bug, rename_function
+from npformer.exercises.task import RIGHT, Choice, Code, Numbers, Task, Truth, make_generator
 from npformer.handouts.assignments import format_notebook, make_cell
-from npformer.handouts.paper import paper
+from npformer.handouts.paper import make_page
 from npformer.handouts.worksheet import KEY
-from npformer.lessons.named_example import letters_of
+from npformer.lessons.named_example import normalize_name
 
 REMEMBER, COMPUTE, BUG, DERIVE = "Remember", "Compute", "Find the bug", "Derive"
 
@@ -78,10 +78,10 @@ def _make_code_question(task: Code, part: str, seed: str) -> Question:
     """Make a question about a function: derive its body, or find its wrong line."""
     text = _list_lines(task, seed)[0]
     if part == DERIVE:
-        solution = under_its_name(task, task.solution)
+        solution = rename_function(task, task.solution)
         stub = f"def {task.name}({task.signature}):\n    raise NotImplementedError\n"
         return Question(task, part, text, [], stub, solution, solution)
-    bug = bug_of(task, seed)
+    bug = draw_bug(task, seed)
     purpose = f"What the function is for: {text}"
     answer = f"Line {bug.line} should be:\n{bug.right}"
     return Question(task, part, purpose, [], bug.text, bug.mended(), answer)
@@ -152,11 +152,11 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
     >>> Counter(question.part for question in draw_exam("monday", 20).questions)["Remember"]
     4
     """
-    letters = letters_of("draw_exam", seed)
+    letters = normalize_name("draw_exam", seed)
     if minutes not in LENGTHS:
         raise ValueError(f"{minutes} minutes; expected one of {', '.join(map(str, LENGTHS))}")
     _check_lessons(lessons)
-    rng = generator(f"exam of {minutes} minutes@{letters}")
+    rng = make_generator(f"exam of {minutes} minutes@{letters}")
     questions: list[Question] = []
     topics: Counter[str] = Counter()  # how many questions each topic has so far
     for part, n_questions in reversed(LENGTHS[minutes].items()):
@@ -283,7 +283,7 @@ def make_exam_assignment(exam: Exam) -> str:
         The content of the .toml file.
     """
     points = {question.task.id: {WHOLE: float(PARTS[question.part].points)} for question in exam.questions}
-    return written(Assignment(points, exam.title, numbers=exam.seed))
+    return format_assignment(Assignment(points, exam.title, numbers=exam.seed))
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def make_exam_page(exam: Exam, key: bool = False) -> str:
         body += _list_options(question, key)
         body += _list_solution(question) if key else _list_gaps(question)
         body.append("</section>")
-    return paper("exam", f"{exam.title} ({exam.seed})", "\n".join(body), "@page { margin: 15mm }")
+    return make_page("exam", f"{exam.title} ({exam.seed})", "\n".join(body), "@page { margin: 15mm }")
 
 
 def _list_options(question: Question, key: bool) -> Iterator[str]:

@@ -8,7 +8,7 @@ from npformer.exercises import find_the_bug, list_exercises
 from npformer.exercises import show as show_exercise
 from npformer.handouts.assignments import make_assignment_files
 from npformer.handouts.exam import draw_exam, make_exam_files
-from npformer.validation.output_files import folder_for, place_for, write_files
+from npformer.validation.output_files import check_output_file, check_output_folder, write_files
 
 
 def exercises(options: Namespace) -> Iterator[str]:
@@ -26,14 +26,14 @@ def show(options: Namespace) -> Iterator[str]:
 
 def assignment(options: Namespace) -> Iterator[str]:
     """Write an assignment notebook."""
-    ids = ids_of(options.exercises)
-    notebook = place_for(options.out)
+    ids = parse_ids(options.exercises)
+    notebook = check_output_file(options.out)
     yield from _write(make_assignment_files(ids, notebook, points=options.points, format=options.format))
 
 
 def exam(options: Namespace) -> Iterator[str]:
     """Write an exam and its key. Without --force, no file is overwritten."""
-    folder = folder_for(options.out)
+    folder = check_output_folder(options.out)
     numbers = options.lessons.split(",") if options.lessons else []
     lessons = [number.strip().rjust(2, "0") for number in numbers]
     files = make_exam_files(draw_exam(options.seed, options.minutes, lessons), folder)
@@ -49,7 +49,7 @@ def _write(files: dict[Path, str]) -> Iterator[str]:
         yield f"written: {path}"
 
 
-def ids_of(chosen: str | None) -> list[str]:
+def parse_ids(chosen: str | None) -> list[str]:
     """Return the exercise ids in a list with commas, without repeats, or all ids if there is no list.
 
     Raises ValueError for an exercise that does not exist.

@@ -12,7 +12,7 @@ from typing import Any
 FOLDER = "my_lessons"  # the reader's own folder: tests and updates of npformer never change it
 
 
-def named(cell: dict[str, Any], role: str) -> str:
+def get_entry(cell: dict[str, Any], role: str) -> str:
     """Return an entry of a cell's npformer metadata, such as the id of its "predict", or "" without one.
 
     Parameters
@@ -35,7 +35,7 @@ def named(cell: dict[str, Any], role: str) -> str:
     return entry
 
 
-def source_of(cell: dict[str, Any]) -> str:
+def get_source(cell: dict[str, Any]) -> str:
     """Return the text of a cell as one string. A notebook may store it as a list of lines.
 
     Parameters
@@ -55,7 +55,7 @@ def source_of(cell: dict[str, Any]) -> str:
     return "".join(cell["source"])
 
 
-def student_copy(notebook: dict[str, Any]) -> dict[str, Any]:
+def make_student_copy(notebook: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of a notebook without outputs and execution counts.
 
     Parameters
@@ -80,7 +80,7 @@ def student_copy(notebook: dict[str, Any]) -> dict[str, Any]:
     return copied
 
 
-def lesson_files() -> list[Path]:
+def list_lesson_files() -> list[Path]:
     """Return the notebooks of the lessons, in order.
 
     An installed package contains them; in a clone they are in the folder notebooks.
@@ -127,12 +127,12 @@ def write_lessons(
     ValueError
         If the folder is a file, holds the lessons themselves, or holds a folder with the name of a lesson.
     """
-    from npformer.validation.output_files import folder_for, write_files
+    from npformer.validation.output_files import check_output_folder, write_files
 
-    lessons = lesson_files()
+    lessons = list_lesson_files()
     if not lessons:
         raise FileNotFoundError("write_lessons: this copy of npformer has no lessons; install or clone it")
-    target = folder_for(folder, [lesson.name for lesson in lessons])
+    target = check_output_folder(folder, [lesson.name for lesson in lessons])
     if target.resolve() == lessons[0].parent.resolve():
         raise ValueError(
             f"write_lessons: {str(target)!r} holds the lessons themselves; choose another folder"
@@ -144,6 +144,6 @@ def write_lessons(
         if file.exists() and not force:
             kept.append(file)
         else:
-            copied = student_copy(json.loads(lesson.read_text(encoding="utf-8")))
+            copied = make_student_copy(json.loads(lesson.read_text(encoding="utf-8")))
             new_files[file] = json.dumps(copied, indent=1, ensure_ascii=False) + "\n"
     return write_files(new_files), kept

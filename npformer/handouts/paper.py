@@ -22,7 +22,7 @@ PAGE = """\
 """
 
 
-def paper(kind: str, title: str, body: str, sheet: str) -> str:
+def make_page(kind: str, title: str, body: str, sheet: str) -> str:
     """Make an HTML page that loads nothing from the network.
 
     Parameters

@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.handouts.lesson_copies import lesson_files, named, source_of
+from npformer.handouts.lesson_copies import get_entry, get_source, list_lesson_files
 from npformer.handouts.slide_pictures import draw_numbers, enlarge, narrow_columns
 from npformer.lessons.plots.style import STAGE
 from npformer.lessons.predictions import QUESTION, reveal
@@ -138,7 +138,7 @@ def list_lessons() -> dict[str, Path]:
     >>> list_lessons()["05"].name
     '05_encoder_block.ipynb'
     """
-    return {file.name[:2]: file for file in lesson_files() if file.name[:2].isdecimal()}
+    return {file.name[:2]: file for file in list_lesson_files() if file.name[:2].isdecimal()}
 
 
 def find_lesson(lesson: str) -> Path:
@@ -196,7 +196,7 @@ def _explain_failure(name: str, started: Sequence[dict[str, Any]], reason: str) 
     """Make the error that names the last cell that was started, and says what to do."""
     if not started:
         return LessonFails(f"{name} does not run here: {NO_KERNEL}")
-    first_line = source_of(started[-1]).strip().partition("\n")[0]
+    first_line = get_source(started[-1]).strip().partition("\n")[0]
     where = f"{name} does not run here: its code cell {len(started)}, which begins with `{first_line}`, fails"
     advice = "To see all of it, run the lesson in JupyterLab; npformer lessons writes a copy"
     return LessonFails(f"{where}. {' '.join(reason.split())}. {advice}.")
@@ -246,7 +246,7 @@ def make_slides(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -
             slides[-1] = add_fragment(slides[-1], cell)
     if not slides:  # the cells of the notebook have no metadata for slides
         slides = [Slide(f"# {find_title(notebook)}")]
-    summary = "\n".join(f"- {line}" for line in named(notebook, "known"))
+    summary = "\n".join(f"- {line}" for line in get_entry(notebook, "known"))
     if summary:
         notes = "Ask for the three before you show them."
         slides.append(Slide(f"## What we know now\n\n{summary}", notes=notes))
@@ -276,7 +276,7 @@ def _find_next_code(cells: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 def _read_introduction(cell: dict[str, Any]) -> str:
     """Return the text of the cell before a code cell if readers see it but the slides skip it, else ""."""
     is_introduction = _slide_type(cell) == "skip" and cell["cell_type"] == "markdown"
-    return source_of(cell) if is_introduction else ""
+    return get_source(cell) if is_introduction else ""
 
 
 # --- the slide of a question ---
@@ -287,15 +287,15 @@ def make_subject(cell: dict[str, Any], before: Sequence[Slide], coming: dict[str
 
     It is the player at a step, the covered result of the coming cell, or the picture of an earlier slide.
     """
-    station = named(cell, "station")
+    station = get_entry(cell, "station")
     if station:
         return play(at=station)._repr_html_()
-    ahead = named(cell, "ahead")
+    ahead = get_entry(cell, "ahead")
     if ahead and coming:
         shown = list_outputs(coming, hidden=True)
         elements = [part for part in (*cover_pictures(shown, ahead), *shown) if part.startswith("<")]
         return elements[0] if elements else ""
-    heading = f"## {named(cell, 'again')}\n"
+    heading = f"## {get_entry(cell, 'again')}\n"
     pictures = []
     for slide in before:
         if slide.text.startswith(heading):
@@ -355,18 +355,18 @@ def make_question_slide(
 
     The text of the lesson before the question is in the notes.
     """
-    text, _, question = source_of(cell).partition(QUESTION)
+    text, _, question = get_source(cell).partition(QUESTION)
     level = "# " if text.startswith("# ") else "## "
-    heading = level + named(cell, "title")
-    content = draw_printed(named(cell, "stage"), cell)
+    heading = level + get_entry(cell, "title")
+    content = draw_printed(get_entry(cell, "stage"), cell)
     if not content and not subject:
         content = list_formulas(text)
     shown = "\n\n".join(part for part in (heading, content, subject) if part)
-    prediction = named(cell, "predict")
+    prediction = get_entry(cell, "predict")
     then: tuple[str, ...] = ()
     hints = ""
     if prediction:
-        asked = named(cell, "ask") or " ".join(question.split())
+        asked = get_entry(cell, "ask") or " ".join(question.split())
         then = (f"{ASKED}{QUESTION} {asked}",)
         hints = f"A minute to write a guess down; collect a few. {guesses.get(prediction, '')}"
     if subject.startswith("<iframe"):
@@ -402,10 +402,10 @@ def make_code_slides(cell: dict[str, Any], introduction: str = "") -> list[Slide
     """
     outputs = list_outputs(cell)
     code = select_code(cell)
-    has_answer = bool(named(cell, "reveal"))
+    has_answer = bool(get_entry(cell, "reveal"))
     if not (outputs or code or has_answer):
         return []
-    heading = f"## {named(cell, 'title')}"
+    heading = f"## {get_entry(cell, 'title')}"
     pictures = cover_pictures(outputs)
     if pictures:
         slides = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
@@ -425,10 +425,10 @@ def select_code(cell: dict[str, Any]) -> str:
     >>> select_code({"source": "import a\\nb = 1\\nprint(b)", "metadata": {"npformer": {"code": "2-2"}}})
     '```python\\nb = 1\\n```'
     """
-    first, _, last = named(cell, "code").partition("-")
+    first, _, last = get_entry(cell, "code").partition("-")
     start = int(first or 1) - 1
     stop = int(last or 0)
-    lines = source_of(cell).split("\n")[start:stop]
+    lines = get_source(cell).split("\n")[start:stop]
     if not lines:
         return ""
     return "\n".join(["```python", *lines, "```"])
@@ -441,7 +441,7 @@ def add_fragment(slide: Slide, cell: dict[str, Any]) -> Slide:
     appear with one click each.
     """
     outputs = list_outputs(cell)
-    pictures = cover_pictures(outputs, named(cell, "cover") or "0%")
+    pictures = cover_pictures(outputs, get_entry(cell, "cover") or "0%")
     if pictures:
         slide = slide._replace(text=f"{slide.text}\n\n{pictures[-1]}")
     else:
@@ -461,20 +461,20 @@ def list_outputs(cell: dict[str, Any], hidden: bool = False) -> list[str]:
 def draw_printed(part: str, cell: dict[str, Any], hidden: bool = False) -> str:
     """Draw a part if it is printed output and the metadata of the cell say how. Else return it unchanged."""
     printed = PRINTED.fullmatch(part)
-    kind = named(cell, "drawn")
+    kind = get_entry(cell, "drawn")
     if printed is None or not kind:
         return part
-    return draw_numbers(printed[1], kind, named(cell, "where"), LINE_WIDTH, hidden)
+    return draw_numbers(printed[1], kind, get_entry(cell, "where"), LINE_WIDTH, hidden)
 
 
 def add_answer(slide: Slide, cell: dict[str, Any], notes: str = "") -> Slide:
     """Add the first paragraph of the answer, which appears with a click. The notes get the cell's code."""
-    notes = f"{slide.notes}{notes}\n\n```python\n{source_of(cell)}\n```"
-    prediction = named(cell, "reveal")
+    notes = f"{slide.notes}{notes}\n\n```python\n{get_source(cell)}\n```"
+    prediction = get_entry(cell, "reveal")
     if not prediction:
         return slide._replace(notes=notes)
     full_answer = reveal(prediction).text
-    answer = named(cell, "answer") or full_answer.strip().partition("\n\n")[0]
+    answer = get_entry(cell, "answer") or full_answer.strip().partition("\n\n")[0]
     then = (*slide.then, f"{ANSWERED}**Answer.** {answer}")
     return slide._replace(then=then, notes=f"{notes}\n\nCompare. {full_answer}")
 
@@ -497,7 +497,7 @@ def find_title(notebook: dict[str, Any]) -> str:
     >>> find_title({"cells": [{"source": "# 1. Where?\\n\\nHere."}]})
     '1. Where?'
     """
-    return source_of(notebook["cells"][0]).partition("\n")[0].removeprefix("# ")
+    return get_source(notebook["cells"][0]).partition("\n")[0].removeprefix("# ")
 
 
 def format_output(output: dict[str, Any]) -> Iterator[str]:

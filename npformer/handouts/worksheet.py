@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Array
-from npformer.handouts.paper import paper as page_of
+from npformer.handouts.paper import make_page as page_of
 from npformer.lessons.equations import AGAIN, TRAINING
 from npformer.lessons.named_example import DECIMALS, example_from_name
 from npformer.lessons.plots.colours import GRADIENT, INK
 from npformer.lessons.plots.style import STYLE, encoded
-from npformer.lessons.steps import GIVEN, Placed, Step, format_number, side_by_side
+from npformer.lessons.steps import GIVEN, PlacedTable, Step, arrange_tables, format_number
 from npformer.lessons.worked_example import Trace, worked_example
 from npformer.validation.checks import check_choice
-from npformer.validation.output_files import place_for, write_files
+from npformer.validation.output_files import check_output_file, write_files
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -141,7 +141,7 @@ class _Row(NamedTuple):
 
     heading: str
     y: float
-    tables: list[Placed]
+    tables: list[PlacedTable]
 
 
 def worksheet_pages(
@@ -224,7 +224,7 @@ def save_worksheet(
         If the folder of the file does not exist.
     """
     encoders = {".pdf": _encode_pdf, ".html": _encode_html}
-    target = place_for(path, *encoders)
+    target = check_output_file(path, *encoders)
     pages = worksheet_pages(name, key=key, paper=paper, minutes=minutes)
     encode = encoders[target.suffix.lower()]
     write_files({target: encode(pages, PAPERS[paper])})
@@ -267,7 +267,7 @@ def _lay_out(sheet: _Sheet, paper: str) -> list[list[_Row]]:
     pages: list[list[_Row]] = [[]]
     y = MARGIN + OPENING_HEIGHT
     for section, steps in itertools.groupby(sheet.steps, key=lambda step: step.section):
-        rows = list(side_by_side(steps, _row_width, page_width - 2 * MARGIN))
+        rows = list(arrange_tables(steps, _row_width, page_width - 2 * MARGIN))
         for i, tables in enumerate(rows):
             heading = section if i == 0 else ""
             needed = _row_height(tables) + _heading_height(heading)
@@ -356,12 +356,12 @@ def _row_words(step: Step) -> tuple[str, ...]:
     return ()
 
 
-def _row_width(row: Sequence[Placed]) -> float:
+def _row_width(row: Sequence[PlacedTable]) -> float:
     gaps = GAP * (len(row) - 1)
     return sum(_table_width(placed) for placed in row) + gaps
 
 
-def _row_height(row: Sequence[Placed]) -> float:
+def _row_height(row: Sequence[PlacedTable]) -> float:
     return max(_table_height(placed.step) for placed in row) + GAP
 
 
@@ -371,7 +371,7 @@ def _table_height(step: Step) -> float:
     return _height_above(step) + n_rows * box_height
 
 
-def _table_width(placed: Placed) -> float:
+def _table_width(placed: PlacedTable) -> float:
     step = placed.step
     n_heads, _, n_columns = step.matrices.shape
     box_width, _ = _box_size(step)
@@ -381,7 +381,7 @@ def _table_width(placed: Placed) -> float:
     return max(boxes, equation, caption)
 
 
-def _left_margin(placed: Placed) -> float:
+def _left_margin(placed: PlacedTable) -> float:
     """Return the width of the words before the rows."""
     has_words = placed.labelled and bool(_row_words(placed.step))
     return LABEL_WIDTH if has_words else 0.0
@@ -458,7 +458,7 @@ def _draw_heading(axes: "Axes", heading: str, y: float) -> None:
     axes.plot([MARGIN, right], [y + 6.2, y + 6.2], color=colour, linewidth=0.8)
 
 
-def _draw_table(axes: "Axes", placed: Placed, x: float, y: float, to_find: Array, key: bool) -> None:
+def _draw_table(axes: "Axes", placed: PlacedTable, x: float, y: float, to_find: Array, key: bool) -> None:
     step = placed.step
     top = y + _height_above(step)  # of the boxes
     width, height = _box_size(step)

@@ -49,14 +49,14 @@ def example_from_name(name: str) -> Example:
            [-0.5,  0. ,  0.5,  0. ],
            [ 0.5,  0. , -1. , -0.5]])
     """
-    numbers = _number_stream(letters_of("example_from_name", name))
+    numbers = _number_stream(normalize_name("example_from_name", name))
     example = _draw_example(numbers)
     while not is_lively(example):
         example = _draw_example(numbers)
     return example
 
 
-def letters_of(function: str, name: str) -> str:
+def normalize_name(function: str, name: str) -> str:
     """Return a name in lowercase and without extra spaces; error messages begin with `function`."""
     if not isinstance(name, str):
         raise TypeError(f"{function}: name is {type(name).__name__}; expected a string")

@@ -63,24 +63,24 @@ class Step(NamedTuple):
         return "\n".join(_table_lines(self, labelled=True))
 
 
-class Placed(NamedTuple):
+class PlacedTable(NamedTuple):
     """A step in a row of tables. It is not labelled if the table to its left has the same row labels."""
 
     step: Step
     labelled: bool
 
 
-def side_by_side(
-    steps: Iterable[Step], width_of: Callable[[list[Placed]], float], width: float
-) -> Iterator[list[Placed]]:
+def arrange_tables(
+    steps: Iterable[Step], width_of: Callable[[list[PlacedTable]], float], width: float
+) -> Iterator[list[PlacedTable]]:
     """Yield the steps as rows of tables; each row has as many tables as fit into the width."""
-    row: list[Placed] = []
+    row: list[PlacedTable] = []
     for step in steps:
         needs_labels = not row or _row_layout(row[-1].step) != _row_layout(step)
-        longer = [*row, Placed(step, needs_labels)]
+        longer = [*row, PlacedTable(step, needs_labels)]
         if row and width_of(longer) > width:
             yield row
-            longer = [Placed(step, True)]
+            longer = [PlacedTable(step, True)]
         row = longer
     yield row
 
@@ -92,12 +92,12 @@ def _row_layout(step: Step) -> tuple[Any, ...]:
     return step.rows, has_column_labels, has_several_matrices
 
 
-def text_width(row: list[Placed]) -> int:
+def text_width(row: list[PlacedTable]) -> int:
     """Return the width of a row of tables, in characters."""
     return max(len(line) for line in text_of(row))
 
 
-def text_of(row: list[Placed]) -> list[str]:
+def text_of(row: list[PlacedTable]) -> list[str]:
     """Return the lines of a row of tables."""
     tables = [_table_lines(placed.step, placed.labelled) for placed in row]
     widths = [_longest(table) for table in tables]

@@ -48,7 +48,7 @@ from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams
 from npformer.lessons.equations import UPDATES, Plan, dimension_sizes, make_steps
 from npformer.lessons.recipes import RecipeGroup, evaluate, group_by_form
-from npformer.lessons.steps import GIVEN, PLACES, Step, side_by_side, text_of, text_width
+from npformer.lessons.steps import GIVEN, PLACES, Step, arrange_tables, text_of, text_width
 from npformer.modern.rms_norm import RMSNormParams
 from npformer.tree import leaves
 from npformer.validation.checks import check_choice, check_integer, check_kind, check_number
@@ -383,7 +383,7 @@ def _text_lines(trace: Trace) -> Iterator[str]:
     for section, steps in itertools.groupby(trace.steps, key=lambda step: step.section):
         yield ""
         yield f"── {section} ".ljust(WIDTH, "─")
-        for row in side_by_side(steps, text_width, WIDTH):
+        for row in arrange_tables(steps, text_width, WIDTH):
             yield ""
             yield from text_of(row)
 

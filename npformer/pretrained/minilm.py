@@ -26,10 +26,10 @@ from npformer.pretrained.named_arrays import (
     require_file,
 )
 from npformer.pretrained.safetensors_files import read_arrays
-from npformer.tree import as_damage, as_path, tree_map
+from npformer.tree import as_path, report_damage, tree_map
 from npformer.validation.annotations import Count, DType, Float, Ids
 from npformer.validation.call import Call
-from npformer.validation.checks import check_id_range, kind_of
+from npformer.validation.checks import check_id_range, describe_value
 from npformer.validation.rules import IN_VOCABULARY, TABLE_ROWS, rule
 from npformer.validation.signature import check_value
 
@@ -241,10 +241,10 @@ def _check_texts(texts: Any) -> None:
     """Raise TypeError unless texts is a list of strings, ValueError if a text is not valid Unicode."""
     function = "sentence_embeddings"
     if isinstance(texts, str) or not isinstance(texts, Sequence):
-        raise TypeError(f"{function}: texts is {kind_of(texts)}; expected a list of strings")
+        raise TypeError(f"{function}: texts is {describe_value(texts)}; expected a list of strings")
     for i, text in enumerate(texts):
         if not isinstance(text, str):
-            raise TypeError(f"{function}: texts[{i}] is {kind_of(text)}; expected a string")
+            raise TypeError(f"{function}: texts[{i}] is {describe_value(text)}; expected a string")
         as_bytes(function, text, f"texts[{i}]")
 
 
@@ -252,7 +252,9 @@ def _check_tokenizer(tokenizer: Any) -> None:
     """Raise TypeError for an object that is not a tokenizer, ValueError for one that pads or truncates."""
     function = "sentence_embeddings"
     if not callable(getattr(tokenizer, "encode_batch", None)):
-        raise TypeError(f"{function}: tokenizer is {kind_of(tokenizer)}; expected the one of load_minilm")
+        raise TypeError(
+            f"{function}: tokenizer is {describe_value(tokenizer)}; expected the one of load_minilm"
+        )
     for setting in ("padding", "truncation"):
         if getattr(tokenizer, setting, None) is not None:
             raise ValueError(f"{function}: tokenizer has its {setting} on; expected the one of load_minilm")
@@ -350,7 +352,7 @@ def _read_tokenizer(folder: "Path", vocab_size: int) -> Any:
     from tokenizers import Tokenizer
 
     file = require_file("load_minilm", "path", folder / "tokenizer.json")
-    with as_damage("load_minilm", file, "a tokenizer"):
+    with report_damage("load_minilm", file, "a tokenizer"):
         tokenizer = Tokenizer.from_buffer(file.read_bytes())
     largest = max(tokenizer.get_vocab().values(), default=0)
     if largest >= vocab_size:

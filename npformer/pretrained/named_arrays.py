@@ -9,9 +9,9 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 from npformer.arrays import Array
-from npformer.tree import as_damage, as_path, leaves, refilled, tree_map
+from npformer.tree import as_path, leaves, replace_leaves, report_damage, tree_map
 from npformer.validation.annotation_reader import to_rule
-from npformer.validation.checks import DimensionNames, check_float, check_numbers, check_shape, kind_of
+from npformer.validation.checks import DimensionNames, check_float, check_numbers, check_shape, describe_value
 from npformer.validation.signature import check_value
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def build_tree(
             check_float(function, f"{where}[{name!r}]", array)
             check_numbers(function, f"{where}[{name!r}]", array)
         arrays.append(array.T if entry.is_transposed else array)
-    return cast(T, refilled(names, iter(arrays)))
+    return cast(T, replace_leaves(names, iter(arrays)))
 
 
 def _check_shapes(
@@ -172,7 +172,7 @@ def _reject_names(function: str, where: Any, has: str, n_expected: int, model: s
 def check_is_dict(function: str, state: Any) -> None:
     """Raise TypeError unless `state` is a dict."""
     if not isinstance(state, Mapping):
-        raise TypeError(f"{function}: state is {kind_of(state)}; expected a dict of names and arrays")
+        raise TypeError(f"{function}: state is {describe_value(state)}; expected a dict of names and arrays")
 
 
 def check_dtypes(function: str, state: Mapping[str, Any]) -> None:
@@ -233,11 +233,11 @@ def read_json(function: str, file: "Path", kind: type = dict) -> Any:
     import json
 
     content = kind()
-    with as_damage(function, file, "JSON"):
+    with report_damage(function, file, "JSON"):
         if file.is_file():
             content = json.loads(file.read_bytes())
     if type(content) is not kind:
-        raise ValueError(f"{function}: {file} holds {kind_of(content)}; expected a {kind.__name__}")
+        raise ValueError(f"{function}: {file} holds {describe_value(content)}; expected a {kind.__name__}")
     return content
 
 

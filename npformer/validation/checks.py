@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from npformer.arrays import article, number_of
+from npformer.arrays import add_article, format_number
+from npformer.arrays import describe_value as describe_value
 from npformer.arrays import is_array as is_array
-from npformer.arrays import kind_of as kind_of
-from npformer.tree import ends
+from npformer.tree import iter_nested_leaves
 
 DimensionNames = tuple[str, ...]  # ("...", "T", "d_model")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -84,7 +84,7 @@ def check_one_library(function: str, arguments: Mapping[str, Any]) -> None:
         return
     first_path = first_library = ""
     for name, value in arguments.items():
-        for path, x in ends(name, value):
+        for path, x in iter_nested_leaves(name, value):
             if not is_array(x):
                 continue
             library = "NumPy" if isinstance(x, np.ndarray) else "CuPy"
@@ -192,7 +192,7 @@ def check_integer(function: str, argument: str, value: Any, minimum: int = -LARG
         raise wrong_kind(function, argument, value, "an integer")
     if not minimum <= value <= LARGEST:
         expected = f"of at least {minimum}" if value < minimum > -LARGEST else "between -2**53 and 2**53"
-        raise ValueError(f"{function}: {argument} is {number_of(value)}; expected an integer {expected}")
+        raise ValueError(f"{function}: {argument} is {format_number(value)}; expected an integer {expected}")
 
 
 def check_number(
@@ -216,7 +216,7 @@ def check_number(
         bounds = {">": above, ">=": minimum, "<": below, "<=": maximum}
         conditions = [f"{sign} {bound:g}" for sign, bound in bounds.items() if math.isfinite(bound)]
         expected = " and ".join(["a finite number", *conditions])
-        raise ValueError(f"{function}: {argument} is {number_of(value)}; expected {expected}")
+        raise ValueError(f"{function}: {argument} is {format_number(value)}; expected {expected}")
 
 
 def _is_finite(value: Any) -> bool:
@@ -242,7 +242,7 @@ def check_kind(function: str, argument: str, value: Any, kind: type) -> None:
     This rejects the cache of another function, and a plain tuple or a dict instead of parameters.
     """
     if type(value) is not kind:
-        raise wrong_kind(function, argument, value, article(kind.__name__))
+        raise wrong_kind(function, argument, value, add_article(kind.__name__))
 
 
 def check_choice(function: str, argument: str, value: Any, choices: tuple[str, ...]) -> None:
@@ -292,7 +292,7 @@ def names_floats(dtype: Any) -> bool:
 
 def wrong_kind(function: str, argument: str, value: Any, expected: str) -> TypeError:
     """Return the error about a value of the wrong type."""
-    return TypeError(f"{function}: {argument} is {kind_of(value)}; expected {expected}")
+    return TypeError(f"{function}: {argument} is {describe_value(value)}; expected {expected}")
 
 
 def wrong_dtype(function: str, argument: str, x: Any, expected: str) -> TypeError:

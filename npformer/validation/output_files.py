@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
-def place_for(name: str | os.PathLike[str], *kinds: str) -> Path:
+def check_output_file(name: str | os.PathLike[str], *kinds: str) -> Path:
     """Return the path of an output file after a check that the file can be written.
 
     Parameters
@@ -38,7 +38,7 @@ def place_for(name: str | os.PathLike[str], *kinds: str) -> Path:
     return _check_writable(path, path.parent)
 
 
-def folder_for(name: str | os.PathLike[str], files: Iterable[str] = ()) -> Path:
+def check_output_folder(name: str | os.PathLike[str], files: Iterable[str] = ()) -> Path:
     """Return the path of an output folder after a check that the folder and these files can be written.
 
     The folder need not exist, because `write_files` creates it.
@@ -66,7 +66,7 @@ def folder_for(name: str | os.PathLike[str], files: Iterable[str] = ()) -> Path:
         raise ValueError(f"{str(nearest)!r} is a file; expected a folder")
     for file in files:
         if (path / file).exists():
-            place_for(path / file)
+            check_output_file(path / file)
     return _check_writable(path, nearest)
 
 

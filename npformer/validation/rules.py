@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from npformer.arrays import is_array
-from npformer.tree import walked
+from npformer.tree import iter_leaves
 from npformer.validation import checks
 from npformer.validation.annotations import number
 from npformer.validation.call import Call, Check, Phase, Rule
@@ -337,7 +337,7 @@ Share = Annotated[float, number("0 < · <= 1", above=0, maximum=1)]
 @rule("a tree of float arrays")
 def FLOAT_TREE(params: Any, name: str, call: Call) -> None:
     """Check that every leaf of a tree is a float32 or float64 array."""
-    for path, leaf in walked(call.function, params):
+    for path, leaf in iter_leaves(call.function, params):
         checks.check_float(call.function, leaf_name(name, path), leaf)
 
 
@@ -354,10 +354,10 @@ def SAME_STRUCTURE(tree: Any, name: str, call: Call) -> None:
         if has_same_structure(params, tree):
             return
     # The rest only finds the first difference for the message.
-    for path, leaf in walked(call.function, params):
+    for path, leaf in iter_leaves(call.function, params):
         checks.check_float(call.function, leaf_name("params", path), leaf)
-    expected = dict(walked(call.function, params))
-    found = dict(walked(call.function, tree))
+    expected = dict(iter_leaves(call.function, params))
+    found = dict(iter_leaves(call.function, tree))
     if list(found) != list(expected):
         different_paths = sorted(found.keys() ^ expected.keys()) or ["their order"]
         leaves = f"expected the same leaves, they differ in {different_paths[0]}"
@@ -385,7 +385,7 @@ def has_same_structure(tree: Any, other: Any) -> bool:
 @rule("finite", Phase.IDS, reads_values=True)
 def FINITE(grads: Any, name: str, call: Call) -> None:
     """Check that gradients have no NaN and no infinity; an array on a GPU is not checked."""
-    for path, gradient in walked(call.function, grads):
+    for path, gradient in iter_leaves(call.function, grads):
         if isinstance(gradient, np.ndarray) and not _has_finite_squares(gradient):
             what = "NaN or a number too large to square"
             raise call.value_error(f"{leaf_name(name, path)} holds {what}; expected finite ones")

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from npformer.arrays import with_arrays
+from npformer.arrays import scalars_to_arrays
 from npformer.validation import checks
 from npformer.validation.annotation_reader import Signature, read_signature, to_rule
 from npformer.validation.cache_key import cache_key
@@ -83,7 +83,7 @@ def checked(body: F) -> F:
                     raise
                 raise error.with_traceback(None) from None
             remember(key, sizes, accepted)
-        return with_arrays(body_without_warnings(*args, **kwargs))
+        return scalars_to_arrays(body_without_warnings(*args, **kwargs))
 
     wrapper.__module__ = "npformer"  # pickle looks for the function there
     return wrapper  # type: ignore[return-value]

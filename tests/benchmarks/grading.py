@@ -15,16 +15,16 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from npformer.exercises.assignment_file import assignment_of
+from npformer.exercises.assignment_file import make_assignment
 from npformer.exercises.bank import bank
-from npformer.exercises.find_the_bug import under_its_name
+from npformer.exercises.find_the_bug import rename_function
 from npformer.grader.grading_process import Limits
 from npformer.grader.points import format_answers_table
 from npformer.grader.submissions import find_submissions
 from npformer.grader.supervisor import Journal, grade_class
 
 IDS = ("ffn.forward", "layer_norm.backward", "softmax.forward", "attention.forward")
-SOLUTIONS = [under_its_name(bank()[exercise_id], bank()[exercise_id].solution) for exercise_id in IDS]
+SOLUTIONS = [rename_function(bank()[exercise_id], bank()[exercise_id].solution) for exercise_id in IDS]
 
 
 class Measurement(NamedTuple):
@@ -67,7 +67,7 @@ def measure(count, workers):
             (folder / f"{i:06}.py").write_text(make_submission(i), encoding="utf-8")
         cpu_before, wall_before = get_cpu_seconds(), time.perf_counter()
         rows = grade_class(find_submissions(folder), [*IDS], Limits(), workers=workers, journal=Journal(out))
-        out.write_text(format_answers_table(rows, assignment_of(IDS)), newline="")
+        out.write_text(format_answers_table(rows, make_assignment(IDS)), newline="")
         wall, cpu = time.perf_counter() - wall_before, get_cpu_seconds() - cpu_before
     assert len(rows) == count * len(IDS)
     passed_count = sum(row.status == "pass" for row in rows)

@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 FILE = HERE / "confusion.md"
 sys.path.insert(0, str(HERE.parent / "exercises"))
 
-from codings import codings, reply  # noqa: E402
+from list_codings import list_codings, reply  # noqa: E402
 
 from npformer.exercises.bank.questions import load_mistakes  # noqa: E402
 
@@ -34,8 +34,8 @@ def column_of(coding):
 
 def table():
     """Return the text of the file."""
-    counts = Counter((coding.exercise, column_of(coding)) for coding in codings())
-    totals = Counter(map(column_of, codings()))
+    counts = Counter((coding.exercise, column_of(coding)) for coding in list_codings())
+    totals = Counter(map(column_of, list_codings()))
     slips = sum(totals[column] for column in COLUMNS[2:])
     lines = [
         HEAD,
@@ -46,11 +46,11 @@ def table():
         f"| exercise | {' | '.join(COLUMNS)} |",
         f"|---|{'---:|' * len(COLUMNS)}",
     ]
-    for exercise in dict.fromkeys(coding.exercise for coding in codings()):
+    for exercise in dict.fromkeys(coding.exercise for coding in list_codings()):
         lines.append(f"| {exercise} | {' | '.join(str(counts[exercise, column]) for column in COLUMNS)} |")
     lines += ["", "## Mistakes with a name", "", "| code | what it comes from | coded in |", "|---|---|---|"]
     for code, mistake in load_mistakes().items():
-        exercises = dict.fromkeys(coding.exercise for coding in codings() if code in coding.codes)
+        exercises = dict.fromkeys(coding.exercise for coding in list_codings() if code in coding.codes)
         lines.append(f"| **{code}** | {mistake.cause} | {', '.join(exercises)} |")
     return "\n".join(lines) + "\n"
 

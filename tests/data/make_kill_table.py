@@ -14,7 +14,7 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from pairs import BUGS, HARD, MORE, VERDICT, pair  # noqa: E402
+from pairs import HARD_PAIRS, LATER_BUGS, PLANTED_BUGS, VERDICT_OF_LABEL, make_pair  # noqa: E402
 from valid_calls import arrays_in, like  # noqa: E402
 
 from npformer import gradcheck  # noqa: E402
@@ -50,10 +50,10 @@ def planted(bugs):
 def hard(**settings):
     """Return the counts in words and the rows of the hard pairs."""
     rows = []
-    for name, row in HARD.items():
-        must, forward, backward, args, kwargs, _ = pair(*row)
+    for name, row in HARD_PAIRS.items():
+        must, forward, backward, args, kwargs, _ = make_pair(*row)
         rows.append((name, must, *verdict_of(forward, backward, args, **kwargs, **settings)))
-    right = sum(VERDICT[must] == verdict for _, must, verdict, _ in rows)
+    right = sum(VERDICT_OF_LABEL[must] == verdict for _, must, verdict, _ in rows)
     return f"{right} of {len(rows)} judged as they must be", rows
 
 
@@ -74,12 +74,12 @@ def otherwise():
     for way in ("in float32", "directions=3"):
         settings = {"directions": 3} if way == "directions=3" else {}
         verdicts = []
-        for bug in BUGS.values():
+        for bug in PLANTED_BUGS.values():
             pairs, args = [(bug.forward, bug.wrong), (bug.forward, bug.right)], bug.args
             if way == "in float32":
-                pairs, args = [in_float32(*pair) for pair in pairs], like(args, np.float32)
-            verdicts += [verdict_of(*pair, args, **settings)[0] for pair in pairs]
-        n, failed = len(BUGS), verdicts[::2].count("fail")
+                pairs, args = [in_float32(*make_pair) for make_pair in pairs], like(args, np.float32)
+            verdicts += [verdict_of(*make_pair, args, **settings)[0] for make_pair in pairs]
+        n, failed = len(PLANTED_BUGS), verdicts[::2].count("fail")
         rows.append((way, f"{failed} of {n} refused", f"{verdicts[1::2].count('pass')} of {n} pass"))
     return "", [*rows, ("directions=3, hard pairs", hard(directions=3)[0], "")]
 
@@ -107,6 +107,6 @@ def refilled(section, counts, rows):
 if __name__ == "__main__":
     page = HERE / "kills.md"
     top, *sections = page.read_text(encoding="utf-8").split("\n## ")
-    tables = [planted(BUGS), planted(MORE), hard(), otherwise(), cost()]
+    tables = [planted(PLANTED_BUGS), planted(LATER_BUGS), hard(), otherwise(), cost()]
     parts = [refilled(section, *table) for section, table in zip(sections, tables, strict=True)]
     page.write_text("\n## ".join([top, *parts]), encoding="utf-8")

@@ -93,7 +93,7 @@ def read_codings(path):
 
 
 @cache
-def codings():
+def list_codings():
     """Return the codings of all files."""
     return [coding for path in sorted(FOLDER.glob("*.txt")) for coding in read_codings(path)]
 
@@ -108,6 +108,6 @@ def plain_answers():
 
 
 @cache
-def reply(coding):
+def get_reply(coding):
     """Check a coding. The result is cached, because several tests use it."""
     return check(coding.exercise, coding.function)

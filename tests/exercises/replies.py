@@ -9,7 +9,7 @@ import contextlib
 import io
 import warnings
 
-from codings import NUMBERS, check, codings, plain_answers
+from list_codings import NUMBERS, check, list_codings, plain_answers
 
 from npformer.exercises import list_exercises, show
 
@@ -19,7 +19,7 @@ SIMPLE_ANSWERS = (*"abcdef", True, False)
 
 def list_answers():
     """Yield (title, exercise id, answer) for every answer."""
-    for coding in codings():
+    for coding in list_codings():
         yield coding.place, coding.exercise, coding.function
     for line, exercise, _, _, answer in plain_answers():
         yield line, exercise, answer

@@ -11,7 +11,7 @@ from codings import CODE, NUMBERS, ROOT, check
 from golden import forward
 
 import npformer as npf
-from npformer.attention import sum_repeated
+from npformer.attention import sum_repeated_heads
 from npformer.exercises import show
 from npformer.exercises.answer_parsing import read_letter, read_number, read_truth
 from npformer.exercises.bank import bank
@@ -19,7 +19,7 @@ from npformer.exercises.bank.questions import load_questions
 from npformer.exercises.probe import run
 from npformer.exercises.task import APART, RIGHT, Edit, Numbers
 from npformer.modern.causal_lm import CausalBlockParams, causal_block_forward
-from npformer.modern.generation import last_left
+from npformer.modern.generation import smallest_allowed_probability
 
 NAMES = ["", "李"]
 RNG = np.random.default_rng(0)
@@ -370,7 +370,7 @@ OTHER_NAMES = {  # npformer's names of the arguments, if the exercise has differ
 }
 OTHER_FUNCTIONS = {  # npformer's functions that are neither a forward nor a backward function
     "adam.step": adam,
-    "grouped.backward": sum_repeated,
+    "grouped.backward": sum_repeated_heads,
     "mask.kept": lambda n, kept: npf.causal_mask(n, kept + n),
 }
 
@@ -424,7 +424,7 @@ def sample_with_temperature(logits, temperature):
 
 
 def sample_top_p(p, share):
-    kept = p * (p >= last_left(p, len(p), share))
+    kept = p * (p >= smallest_allowed_probability(p, len(p), share))
     return kept / kept.sum()
 
 

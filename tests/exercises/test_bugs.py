@@ -5,8 +5,8 @@ from codings import CODE, check
 
 from npformer import cli
 from npformer.exercises import find_the_bug
-from npformer.exercises.find_the_bug import bug_of
-from npformer.exercises.task import compiled
+from npformer.exercises.find_the_bug import draw_bug
+from npformer.exercises.task import compile_function
 
 NAMES = ("", *(f"name {i}" for i in range(30)))
 
@@ -17,14 +17,14 @@ ATTENTION = "attention.forward@Ada"
 @pytest.fixture
 def attention_bug():
     (task,) = [task for task in CODE if task.id == "attention.forward"]
-    return bug_of(task, "Ada")
+    return draw_bug(task, "Ada")
 
 
 @pytest.mark.parametrize("task", CODE, ids=lambda task: task.id)
 def test_every_bug_fails_and_its_correction_passes(task):
-    for bug in {bug_of(task, name) for name in NAMES}:
-        assert check(task.id, compiled(bug.text)).status in ("known_mistake", "ambiguous")
-        assert check(task.id, compiled(bug.mended())).status == "pass"
+    for bug in {draw_bug(task, name) for name in NAMES}:
+        assert check(task.id, compile_function(bug.text)).status in ("known_mistake", "ambiguous")
+        assert check(task.id, compile_function(bug.mended())).status == "pass"
         assert max(map(len, (bug.text + task.solution).splitlines())) <= 92, "an exam's page is not wider"
 
 
@@ -45,12 +45,12 @@ def test_find_the_bug_recognises_the_original_text():
 
 
 def test_find_the_bug_asks_nothing_at_level_1():
-    assert find_the_bug(ATTENTION, compiled(find_the_bug(ATTENTION))).question is None
+    assert find_the_bug(ATTENTION, compile_function(find_the_bug(ATTENTION))).question is None
 
 
 def test_find_the_bug_accepts_corrected_text_and_function(attention_bug):
     assert find_the_bug(ATTENTION, attention_bug.mended())
-    assert find_the_bug(ATTENTION, compiled(attention_bug.mended()))
+    assert find_the_bug(ATTENTION, compile_function(attention_bug.mended()))
 
 
 def test_find_the_bug_describes_a_different_mistake(attention_bug):
@@ -75,4 +75,4 @@ def test_find_the_bug_rejects_exercises_in_numbers():
 def test_show_bug_command_prints_a_running_file(capsys):
     assert cli.main(["show", "ffn.forward@Bo", "--bug"]) == 0
     assert capsys.readouterr().out == f"{find_the_bug('ffn.forward@Bo')}\n"
-    assert callable(compiled(find_the_bug('ffn.forward@"a"\nname of two lines')))
+    assert callable(compile_function(find_the_bug('ffn.forward@"a"\nname of two lines')))

@@ -6,10 +6,10 @@ import re
 import make_confusion as confusion
 import numpy as np
 import pytest
-from codings import CODE, FOLDER, check, codings, plain_answers, reply
+from list_codings import CODE, FOLDER, check, list_codings, plain_answers, reply
 
 from npformer.exercises.bank import bank
-from npformer.exercises.bank.questions import load_mistakes, text_of
+from npformer.exercises.bank.questions import load_mistakes, read_text
 from npformer.exercises.probe import run
 
 TOPICS = sorted(path.stem for path in FOLDER.glob("*.txt"))
@@ -23,7 +23,7 @@ FAILED = {"known_mistake", "ambiguous", "unrecognised", "error"}
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_check_gives_each_coding_its_reply(topic):
-    of_topic = [coding for coding in codings() if coding.place.startswith(f"{topic} ")]
+    of_topic = [coding for coding in list_codings() if coding.place.startswith(f"{topic} ")]
     problems = [f"{coding.place}: {problem}" for coding in of_topic for problem in find_problems(coding)]
     assert of_topic and problems == []
 
@@ -74,12 +74,14 @@ def answers_of(exercise):
 
 
 def test_every_mistake_has_a_coding():
-    assert {code for coding in codings() for code in coding.codes} == set(load_mistakes()) - {"NPFORMERS-OWN"}
+    assert {code for coding in list_codings() for code in coding.codes} == set(load_mistakes()) - {
+        "NPFORMERS-OWN"
+    }
 
 
 @pytest.mark.parametrize(("name", "read"), [("mistakes.md", words), ("questions.md", asked)])
 def test_every_paragraph_of_the_bank_is_read(name, read):
-    assert text_of(name).count("\n## ") == len(read())
+    assert read_text(name).count("\n## ") == len(read())
 
 
 def test_special_observations_belong_to_existing_exercises():

@@ -3,14 +3,14 @@
 import string
 
 import pytest
-from codings import CODE, check, codings, plain_answers
+from list_codings import CODE, check, list_codings, plain_answers
 from other_words import in_other_words, pseudo
 
 from npformer.exercises import Result, feedback, templates
 from npformer.exercises.bank.feed_forward import ACTIVATIONS
 from npformer.exercises.call_detectors import CHANGES
 from npformer.exercises.number_detectors import CONSTANTS, ScaleFactor
-from npformer.exercises.verdict import KINDS, STATUSES, Finding, Verdict, find
+from npformer.exercises.verdict import KINDS, STATUSES, Finding, Verdict, make_finding
 
 CATALOG = templates.catalog()
 OUTPUT_NAMES = {"it", "It", "name_of_output"}
@@ -56,12 +56,12 @@ def test_every_status_has_a_title():
 
 def test_finding_rejects_unknown_kinds():
     with pytest.raises(ValueError, match="no kind 'twice'"):
-        find("twice")
+        make_finding("twice")
 
 
 def test_finding_rejects_missing_parameters():
     with pytest.raises(ValueError, match=r"scaled has the parameters .*; received none"):
-        find("scaled")
+        make_finding("scaled")
 
 
 FACTORS = {
@@ -85,7 +85,7 @@ def test_factor_text_names_sizes_and_roots(factor):
 
 
 ANSWERS = [
-    *((coding.exercise, coding.function) for coding in codings()[::25]),
+    *((coding.exercise, coding.function) for coding in list_codings()[::25]),
     *((exercise, answer) for _, exercise, _, _, answer in plain_answers()),
 ]
 
@@ -133,9 +133,9 @@ def test_every_sentence_comes_from_a_template(monkeypatch):
 
 
 def test_text_of_says_more_at_each_level():
-    findings = (find("shape_agrees"), Finding("differs", "y"), Finding("squared", "y"))
+    findings = (make_finding("shape_agrees"), Finding("differs", "y"), Finding("squared", "y"))
     verdict = Verdict("softmax.forward", "unrecognised", findings, (), ("y",), ())
-    one, two, three = (feedback.text_of(verdict, level) for level in (1, 2, 3))
+    one, two, three = (feedback.write_feedback(verdict, level) for level in (1, 2, 3))
     assert (
         "differs" in one.evidence and "square" not in one.evidence and (one.hint, one.question) == ("", None)
     )

@@ -9,7 +9,7 @@ from mutants import mutant, steps
 
 from npformer.exercises.bank.questions import DRAWN, FRESH
 from npformer.exercises.probe import Draws, run, suppress_warnings
-from npformer.exercises.task import compiled
+from npformer.exercises.task import compile_function
 
 SAMPLE = 2  # mutants of each exercise in the fast tests; -m slow runs all mutants
 OTHER_SEEDS = range(DRAWN + FRESH, DRAWN + FRESH + 12)  # seeds of calls that the checker does not make
@@ -43,7 +43,7 @@ def find_accepted(task, mutants):
     for description, text in mutants:
         if description in TOO_SMALL.get(task.id, ()):
             continue
-        function = compiled(text)
+        function = compile_function(text)
         result = check(task.id, function)
         is_allowed = not result or result.status in ALLOWED.get(task.id, ())
         if not is_allowed and not is_same_function(task, function):

@@ -8,9 +8,9 @@ from codings import CODE, check, solution_of
 
 from npformer.exercises.bank import bank
 from npformer.exercises.detectors import known_mistakes
-from npformer.exercises.find_the_bug import bug_of
+from npformer.exercises.find_the_bug import draw_bug
 from npformer.exercises.probe import run
-from npformer.exercises.task import compiled, instead
+from npformer.exercises.task import compile_function, replace_result
 
 
 def edited(exercise, *pairs):
@@ -19,7 +19,7 @@ def edited(exercise, *pairs):
     for old, new in zip(pairs[::2], pairs[1::2], strict=True):
         assert old in text
         text = text.replace(old, new)
-    return compiled(text)
+    return compile_function(text)
 
 
 def softmax(z):
@@ -185,7 +185,7 @@ def test_probe_fresh_calls_have_different_sizes(task):
 
 @pytest.mark.parametrize("task", CODE, ids=lambda task: task.id)
 def test_bug_of_draws_several_bugs(task):
-    assert len({bug_of(task, f"name {i}").text for i in range(40)}) > 1
+    assert len({draw_bug(task, f"name {i}").text for i in range(40)}) > 1
 
 
 @pytest.mark.parametrize("task", CODE, ids=lambda task: task.id)
@@ -245,7 +245,7 @@ def test_check_does_not_call_shifted_embedding_multiplied(shift):
 
 
 def test_check_names_missing_residuals_not_post_norm():
-    function = instead(bank()["port.block"].solution, "attend(norm(x, gamma_1))")
+    function = replace_result(bank()["port.block"].solution, "attend(norm(x, gamma_1))")
     text = check("port.block", function).evidence
     assert "into the norm" not in text
     assert "PORT-NO-RESIDUAL" in find_kinds("port.block", edited("port.block", "h = x + ", "h = "))

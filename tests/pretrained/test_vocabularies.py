@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import FORMS, TOKENS, folder, put_files, write_llama2c
+from small_models import FORMS, TOKENS, get_model_folder, put_files, write_llama2c
 
 import npformer as npf
 from npformer.pretrained.vocabulary import make_vocabulary, split_words
@@ -68,7 +68,7 @@ def test_vocabulary_agrees_with_the_tokenizers_library(digits_alone):
 
 @pytest.fixture(scope="module")
 def gguf_tokenizer():
-    return npf.load_gguf(folder("gguf") / "model.gguf")[2]
+    return npf.load_gguf(get_model_folder("gguf") / "model.gguf")[2]
 
 
 def test_vocabulary_encodes_special_tokens_on_request(gguf_tokenizer):
@@ -119,7 +119,7 @@ def test_load_gguf_smollm_tokenizer_splits_digits(tmp_path):
 
 @pytest.fixture(scope="module")
 def llama2c():
-    return FORMS["llama2c"].load(folder("llama2c"))[2]
+    return FORMS["llama2c"].load(get_model_folder("llama2c"))[2]
 
 
 @pytest.mark.parametrize(("text", "ids"), [
@@ -155,7 +155,7 @@ def test_load_llama2c_reads_the_space_symbol(tmp_path, llama2c):
 
 
 def test_load_llama2c_without_a_tokenizer_file():
-    assert npf.load_llama2c(folder("llama2c") / "model.bin")[2] is None
+    assert npf.load_llama2c(get_model_folder("llama2c") / "model.bin")[2] is None
 
 
 # --- arguments that every tokenizer rejects ---------------------------------------------------------

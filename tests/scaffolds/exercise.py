@@ -54,7 +54,7 @@ ANSWERS = {
 }
 NUMBERS = '''
 
-@drawn("<id>")
+@number_exercise("<id>")
 def <function>(draw: Draw) -> Posed:
     """MISSING: name the number."""
     n = draw.integer(10, 6, 30)  # MISSING: draw the numbers of the task
@@ -65,7 +65,7 @@ def <function>(draw: Draw) -> Posed:
 FUNCTION = '''
 
 # MISSING: name the outputs and the axes, add one call for each edge of the task, and write the solution.
-<function>_exercise = coded("<id>",
+<function>_exercise = function_exercise("<id>",
     ("dx",), (),
     axes="x: rows columns; dx: rows columns",
     ours=None,  # MISSING: remove this line if npformer has the function

@@ -112,7 +112,7 @@ def <name>_backward(
 TESTS = '''"""MISSING: name the operation, then: the equation, the gradient, the golden values, the edges."""
 
 import pytest
-from gradients import gradients_hold
+from gradients import make_gradient_test
 
 # --- the equation, by hand --------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ def test_forward_by_hand():
 
 # --- the gradient, the golden values ----------------------------------------------------------------
 
-test_gradients = gradients_hold("<name>", {}, {"lead": ()})
+test_gradients = make_gradient_test("<name>", {}, {"lead": ()})
 
 
 def test_golden_values():

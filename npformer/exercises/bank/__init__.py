@@ -24,7 +24,7 @@ def bank() -> dict[str, Task]:
     return {task.id: task for task in tasks}
 
 
-def find(exercise_id: str) -> tuple[Task, str]:
+def find_exercise(exercise_id: str) -> tuple[Task, str]:
     """Return the exercise of an id such as "pe.entry" or "pe.entry@Ada", and the student's name in the id.
 
     Raises TypeError if the id is not a string, and ValueError if the bank has no such exercise.

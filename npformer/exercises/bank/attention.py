@@ -3,29 +3,29 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.bank.questions import coded, drawn
+from npformer.exercises.bank.questions import function_exercise, number_exercise
 from npformer.exercises.probe import Arguments, Draws, View, normal
-from npformer.exercises.task import Draw, Edit, Posed, either
+from npformer.exercises.task import Draw, Edit, PosedQuestion, edit_either_line
 
 # --- scores, and their scale ---------------------------------------------------------------------------
 
-@drawn("attention.width")
-def width(draw: Draw) -> Posed:
+@number_exercise("attention.width")
+def width(draw: Draw) -> PosedQuestion:
     """Ask for the width of one head."""
     h, d_k = 2 ** draw.integer(3, 1, 4), 2 ** draw.integer(6, 3, 6)
-    return Posed({"d": h * d_k, "h": h}, d_k, {
+    return PosedQuestion({"d": h * d_k, "h": h}, d_k, {
         "CF-FULL-WIDTH-HEADS": h * d_k,
         "CF-NUMBER-OF-HEADS": h,
         "CF-WIDTHS-ADDED": h * h * d_k,
     })
 
 
-@drawn("attention.scale", decimals=2)
-def scale(draw: Draw) -> Posed:
+@number_exercise("attention.scale", decimals=2)
+def scale(draw: Draw) -> PosedQuestion:
     """Ask for the number by which the scores of one head are divided."""
     given, d_k, _ = width.draw(draw)
     d, h = given["d"], given["h"]
-    return Posed(given, d_k**0.5, {
+    return PosedQuestion(given, d_k**0.5, {
         "CF-SCALE-D-MODEL": d**0.5,
         "AT-SCALE-DK": d_k,
         "CF-SCALE-INVERSE": d_k**-0.5,
@@ -106,7 +106,7 @@ def attention(q, k, v, mask=None):
     return weights @ v
 """
 
-forward = coded("attention.forward", ("y",), calls(),
+forward = function_exercise("attention.forward", ("y",), calls(),
     draw=draw, axes="q: T_q d_k; k: T_k d_k; v: T_k d_v; mask: T_q T_k; y: T_q d_v", neutral={"mask": None},
     landmarks={"weights": "weights"},
     views=VIEWS,
@@ -148,7 +148,7 @@ forward = coded("attention.forward", ("y",), calls(),
 
 CENTRED = "(dw - (dw * w).sum(axis=-1, keepdims=True))"
 
-backward = coded("attention.backward", ("dq", "dk", "dv"),
+backward = function_exercise("attention.backward", ("dq", "dk", "dv"),
     tuple(
         (normal(T_q, d_v, seed=3), normal(T_q, d_k), normal(T_k, d_k, seed=1), normal(T_k, d_v, seed=2))
         for T_q, T_k, d_k, d_v in ((4, 4, 6, 3), (3, 5, 2, 4), (6, 4, 7, 5), (3, 3, 3, 3))
@@ -168,9 +168,9 @@ def attention_backward(dy, q, k, v):
 """,
     mistakes={
         "AT-NO-SCALE": [Edit("k.shape[-1] ** -0.5", "1.0")],
-        "AT-GRAD-NO-SCALE": either("dq = scale * ", "dq = ", "dk = scale * ", "dk = "),
+        "AT-GRAD-NO-SCALE": edit_either_line("dq = scale * ", "dq = ", "dk = scale * ", "dk = "),
         "AT-GRAD-NO-SOFTMAX": [Edit(f"w * {CENTRED}", "dw")],
-        "AT-GRAD-UNTRANSPOSED": either("ds.T", "ds", "w.T", "w"),
+        "AT-GRAD-UNTRANSPOSED": edit_either_line("ds.T", "ds", "w.T", "w"),
         "SM-JAC-DIAGONAL": [
             Edit(CENTRED, "dw * (1 - w)")
         ],
@@ -182,11 +182,11 @@ def attention_backward(dy, q, k, v):
 
 # --- masks -------------------------------------------------------------------------------------------
 
-@drawn("attention.causal")
-def visible(draw: Draw) -> Posed:
+@number_exercise("attention.causal")
+def visible(draw: Draw) -> PosedQuestion:
     """Ask for the number of cells that a causal mask leaves visible."""
     T = draw.integer(5, 4, 30)
-    return Posed({"T": T}, T * (T + 1) // 2, {
+    return PosedQuestion({"T": T}, T * (T + 1) // 2, {
         "CF-NOT-ITSELF": T * (T - 1) // 2,
         "CF-NO-MASK": T * T,
         "CF-HALF": T * T / 2,
@@ -194,7 +194,7 @@ def visible(draw: Draw) -> Posed:
         "CF-ONE-SCORE-EACH": T,
     })
 
-causal = coded("mask.causal", ("mask",), ((4,), (6,), (1,)),
+causal = function_exercise("mask.causal", ("mask",), ((4,), (6,), (1,)),
     draw=lambda draws: (draws.size(),), axes="T: T; mask: T T",
     solution="""
 def causal_mask(T):
@@ -218,7 +218,8 @@ def with_heads(draws: Draws) -> Arguments:
     return draws.normal(B, T, h * d_k), h
 
 
-split = coded("heads.split", ("heads",), ((normal(2, 3, 8), 4), (normal(3, 5, 6), 2), (normal(2, 2, 4), 2)),
+split = function_exercise("heads.split", ("heads",),
+    ((normal(2, 3, 8), 4), (normal(3, 5, 6), 2), (normal(2, 2, 4), 2)),
     draw=with_heads,
     axes="x: batch T d_model; n_heads: n_heads; heads: batch n_heads T d_k",
     solution=f"""
@@ -235,7 +236,7 @@ def split_heads(x, n_heads):
     },
     ours="split_heads")
 
-merge = coded("heads.merge",
+merge = function_exercise("heads.merge",
     ("y",), ((normal(2, 4, 3, 2),), (normal(3, 2, 5, 4),), (normal(2, 3, 3, 3),)),
     axes="x: batch n_heads T d_k; y: batch T d_model",
     landmarks={

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.bank.questions import coded
-from npformer.exercises.number_detectors import close
+from npformer.exercises.bank.questions import function_exercise
+from npformer.exercises.number_detectors import are_close
 from npformer.exercises.probe import Arguments, Draws, Function, Trial, normal
-from npformer.exercises.task import Edit, either
-from npformer.exercises.verdict import Finding, find
+from npformer.exercises.task import Edit, edit_either_line
+from npformer.exercises.verdict import Finding, make_finding
 from npformer.layer_norm import LayerNormParams, layer_norm_backward, layer_norm_forward
 
 # --- the calls, and a detector -----------------------------------------------------------------------
@@ -62,13 +62,13 @@ def stations(trial: Trial) -> Finding | None:
     order = tuple(name for name, _ in student)
     missing = tuple(name for name in names if name not in order)
     if missing:
-        return find("calls_missing", names=missing)
+        return make_finding("calls_missing", names=missing)
     if order != tuple(name for name, _ in right):
-        return find("calls_in_order", names=order)
+        return make_finding("calls_in_order", names=order)
     for (name, given), (_, wanted) in zip(student, right, strict=True):
-        if not close(given, wanted):
-            return find("call_gets_other_array", name=name)
-    return find("differs_after_last_call", name=order[-1])
+        if not are_close(given, wanted):
+            return make_finding("call_gets_other_array", name=name)
+    return make_finding("differs_after_last_call", name=order[-1])
 
 
 def layers_called(function: Function, given: Arguments, names: list[str]) -> list[tuple[str, Array]]:
@@ -86,7 +86,7 @@ def layers_called(function: Function, given: Arguments, names: list[str]) -> lis
     return made
 
 
-forward = coded("block.forward", ("y",), (call(4), call(6), call(3, 3)), draw=draw,
+forward = function_exercise("block.forward", ("y",), (call(4), call(6), call(3, 3)), draw=draw,
     axes="x: T d_model; y: T d_model",
     solution=f"""
 def block(x, attend, norm_1, ffn, norm_2):
@@ -97,17 +97,17 @@ def block(x, attend, norm_1, ffn, norm_2):
     mistakes={
         "BLOCK-PRE-FOR-POST": [Edit(H, "x + attend(norm_1(x))", Y, "h + ffn(norm_2(h))")],
         "BLOCK-RESIDUAL-NORMED": [Edit(H, "norm_1(x) + attend(norm_1(x))", Y, "norm_2(h) + ffn(norm_2(h))")],
-        "BLOCK-NO-RESIDUAL": either("x + attend", "attend", "h + ffn", "ffn"),
+        "BLOCK-NO-RESIDUAL": edit_either_line("x + attend", "attend", "h + ffn", "ffn"),
         "BLOCK-RESIDUAL-X": [Edit("h + ffn", "x + ffn")],
         "BLOCK-NORMS-EXCHANGED": [Edit("h = norm_1", "h = norm_2", "y = norm_2", "y = norm_1")],
         "BLOCK-ONE-NORM-TWICE": [Edit("norm_2(h", "norm_1(h"), Edit("norm_1(x", "norm_2(x")],
-        "BLOCK-NO-NORM": either("norm_1(x", "(x", "norm_2(h", "(h"),
+        "BLOCK-NO-NORM": edit_either_line("norm_1(x", "(x", "norm_2(h", "(h"),
         "BLOCK-NORM-INSIDE": [Edit(H, "x + norm_1(attend(x))", Y, "h + norm_2(ffn(h))")],
     },
     detectors=(stations,),
     ours=None)
 
-backward = coded("block.backward", ("dx",),
+backward = function_exercise("block.backward", ("dx",),
     (call(4, way_back=True), call(6, way_back=True), call(3, 3, way_back=True)), draw=draw_back,
     axes="dy: T d_model; dx: T d_model",
     solution="""
@@ -119,10 +119,10 @@ def block_backward(dy, attend_back, norm_1_back, ffn_back, norm_2_back):
     return dx
 """,
     mistakes={
-        "BLOCK-NO-RESIDUAL": either(
+        "BLOCK-NO-RESIDUAL": edit_either_line(
             "dt + ffn", "ffn", "ds + attend", "attend"
         ),
-        "BLOCK-BACK-PAST-NORM": either("dt + ffn", "dy + ffn", "ds + attend", "dh + attend"),
+        "BLOCK-BACK-PAST-NORM": edit_either_line("dt + ffn", "dy + ffn", "ds + attend", "dh + attend"),
         "BLOCK-BACK-FORWARD": [
             Edit("norm_2_back(dy)", "dy + attend_back(dy)", "dt + ffn_back(dt)", "norm_1_back(dt)",
                 "norm_1_back(dh)", "dh + ffn_back(dh)", "ds + attend_back(ds)", "norm_2_back(ds)"),
@@ -136,7 +136,7 @@ def block_backward(dy, attend_back, norm_1_back, ffn_back, norm_2_back):
         "BLOCK-NORMS-EXCHANGED": [
             Edit("dt = norm_2_back", "dt = norm_1_back", "ds = norm_1_back", "ds = norm_2_back")
         ],
-        "BLOCK-NO-NORM": either(
+        "BLOCK-NO-NORM": edit_either_line(
             "norm_2_back(dy)", "dy", "norm_1_back(dh)", "dh"
         ),
     },

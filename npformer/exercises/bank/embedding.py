@@ -2,18 +2,18 @@
 
 import numpy as np
 
-from npformer.exercises.bank.questions import coded, drawn
+from npformer.exercises.bank.questions import function_exercise, number_exercise
 from npformer.exercises.probe import Arguments, Draws, normal
-from npformer.exercises.task import Draw, Edit, Posed
+from npformer.exercises.task import Draw, Edit, PosedQuestion
 from npformer.positional import positional_encoding
 
 # --- rows of a table, and positions added -------------------------------------------------------------
 
-@drawn("addition.vector")
-def vector(draw: Draw) -> Posed:
+@number_exercise("addition.vector")
+def vector(draw: Draw) -> PosedQuestion:
     """Ask for an embedding to which the encoding of position 0 is added."""
     x, row = draw.row([2, -1, 3, 5]), np.array([0, 1, 0, 1])
-    return Posed({"x": x}, x + row, {
+    return PosedQuestion({"x": x}, x + row, {
         "PE-SWAPPED": x + row[::-1],
         "CF-PRODUCT": x * row,
         "CF-NO-POSITION": x,
@@ -23,11 +23,11 @@ def vector(draw: Draw) -> Posed:
     })
 
 
-@drawn("addition.scale")
-def scale(draw: Draw) -> Posed:
+@number_exercise("addition.scale")
+def scale(draw: Draw) -> PosedQuestion:
     """Ask for the factor by which the paper multiplies its embeddings."""
     root = draw.integer(16, 8, 32)
-    return Posed({"d": root * root}, root, {
+    return PosedQuestion({"d": root * root}, root, {
         "EMB-NO-SCALE": 1,
         "EMB-SCALE-D": root * root,
         "EMB-SCALE-DIVIDED": 1 / root,
@@ -50,7 +50,7 @@ def draw_back(draws: Draws) -> Arguments:
     return draws.normal(*ids.shape, E.shape[1]), ids, E
 
 
-forward = coded("embedding.forward", ("x",),
+forward = function_exercise("embedding.forward", ("x",),
     (
         (np.array([[2, 0, 5], [1, 5, 3]]), normal(6, 8)),
         (np.array([[1, 3], [2, 1], [0, 3]]), normal(4, 5)),
@@ -72,7 +72,7 @@ forward = coded("embedding.forward", ("x",),
     })
 
 
-backward = coded("embedding.backward", ("dE",),
+backward = function_exercise("embedding.backward", ("dE",),
     (
         (normal(2, 3, 8, seed=1), np.array([[2, 0, 5], [2, 5, 2]]), normal(6, 8)),
         (normal(3, 2, 5, seed=1), np.array([[1, 3], [1, 0], [4, 1]]), normal(7, 5)),

@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.bank.questions import coded, drawn
-from npformer.exercises.number_detectors import close
+from npformer.exercises.bank.questions import function_exercise, number_exercise
+from npformer.exercises.number_detectors import are_close
 from npformer.exercises.probe import Arguments, Trial, normal, run
-from npformer.exercises.task import Draw, Edit, Posed, compiled, either
-from npformer.exercises.verdict import Finding, find
+from npformer.exercises.task import Draw, Edit, PosedQuestion, compile_function, edit_either_line
+from npformer.exercises.verdict import Finding, make_finding
 
 # --- forward -----------------------------------------------------------------------------------------
 
@@ -59,15 +59,15 @@ def one_unit(trial: Trial, around: str, kind: str) -> Finding | None:
     `around` is the solution with a call of `own` for its activation. If it agrees with the answer when `own`
     is the answer's activation function, then the rest of the answer is correct.
     """
-    own, function = partial(of_one_unit, trial), compiled(around)
+    own, function = partial(of_one_unit, trial), compile_function(around)
     function.__globals__["own"] = own
     for found, given in zip(trial.found, trial.calls, strict=True):
-        if not close(found, run(function, given, trial.probe).arrays[trial.output]):
+        if not are_close(found, run(function, given, trial.probe).arrays[trial.output]):
             return None
     for activation, f in ACTIVATIONS.items():
-        if kind == "unit_values" and close(own(MORE), f(MORE)):
-            return find("unit_is", activation=activation)
-    return find(kind, values=own(POINTS).tolist())
+        if kind == "unit_values" and are_close(own(MORE), f(MORE)):
+            return make_finding("unit_is", activation=activation)
+    return make_finding(kind, values=own(POINTS).tolist())
 
 
 def of_one_unit(trial: Trial, z: Array) -> Array:
@@ -88,7 +88,7 @@ def ffn(x, W_1, b_1, W_2, b_2):
     y = hidden @ W_2 + b_2
     return y
 """
-forward = coded("ffn.forward", ("y",), calls(), axes=AXES, neutral={"b_1": 0.0, "b_2": 0.0},
+forward = function_exercise("ffn.forward", ("y",), calls(), axes=AXES, neutral={"b_1": 0.0, "b_2": 0.0},
     landmarks={
         "hidden_layer": "hidden",
         "activation_on_x":
@@ -117,24 +117,24 @@ forward = coded("ffn.forward", ("y",), calls(), axes=AXES, neutral={"b_1": 0.0, 
     detectors=(partial(one_unit, around=Edit(RELU, "own(z)").of(FFN), kind="unit_values"),))
 
 
-@drawn("ffn.token")
-def token(draw: Draw) -> Posed:
+@number_exercise("ffn.token")
+def token(draw: Draw) -> PosedQuestion:
     """Ask for the output for one token."""
     x, b_1, b_2 = draw.row([2, -3]), draw.row([1, -1, 2]), draw.row([-2, 1])
     W_1, W_2 = np.array([[1, 2, -1], [1, -1, 1]]), np.array([[1, 0], [2, -1], [-1, 3]])
     given = {"x": x, "W_1": W_1, "b_1": b_1, "W_2": W_2, "b_2": b_2}
     wrong = {code: f(*given.values()) for code, f in forward.slips().items()}
     hidden = np.maximum(x @ W_1 + b_1, 0)
-    return Posed(given, forward.right(*given.values()), wrong | {"CF-HIDDEN": hidden})
+    return PosedQuestion(given, forward.right(*given.values()), wrong | {"CF-HIDDEN": hidden})
 
 # --- backward ----------------------------------------------------------------------------------------
 
-@drawn("backward.relu")
-def relu(draw: Draw) -> Posed:
+@number_exercise("backward.relu")
+def relu(draw: Draw) -> PosedQuestion:
     """Ask for the gradient before ReLU from the gradient after it."""
     z, dy = draw.row([2, -1, 3, -4], -4, 5), draw.row([5, 2, 4, 3], 1, 5) * np.array([-1, 1, 1, 1])
     z = np.where(z == 0, 5, z)  # ReLU has no derivative at 0, so the exercise avoids it.
-    return Posed({"z": z, "dy": dy}, dy * (z > 0), {
+    return PosedQuestion({"z": z, "dy": dy}, dy * (z > 0), {
         "FFN-NO-MASK": dy,
         "FFN-MASK-UPSTREAM": dy * (dy > 0),
         "FFN-MASK-TIMES-A": dy * np.maximum(z, 0),
@@ -146,11 +146,11 @@ def relu(draw: Draw) -> Posed:
     })
 
 
-@drawn("backward.bias")
-def bias(draw: Draw) -> Posed:
+@number_exercise("backward.bias")
+def bias(draw: Draw) -> PosedQuestion:
     """Ask for the gradient of a bias from the gradients of three rows."""
     dz = np.stack([draw.row(row) for row in ([1, 2], [2, -1], [4, 3])])
-    return Posed({"dz": dz}, dz.sum(axis=0), {
+    return PosedQuestion({"dz": dz}, dz.sum(axis=0), {
         "FFN-DB-MEAN": dz.mean(axis=0),
         "FFN-DB-SCALAR": dz.sum(),
         "CF-LAST-ROW": dz[-1],
@@ -173,7 +173,7 @@ DB_1, DB_2 = f"dz{SUM}", f"dy{SUM}"
 
 def summed(way: str) -> list[Edit]:
     """Return edits that sum the gradients of one or both biases in this way."""
-    return either(DB_1, f"dz{way}", DB_2, f"dy{way}")
+    return edit_either_line(DB_1, f"dz{way}", DB_2, f"dy{way}")
 
 
 def averaged(*names: str) -> list[Edit]:
@@ -196,7 +196,7 @@ def ffn_backward(dy, x, W_1, b_1, W_2, b_2):
     db_2 = {DB_2}
     return {RETURNED}
 """
-backward = coded("ffn.backward", GRADIENTS, calls(way_back=True), axes=BACK_AXES,
+backward = function_exercise("ffn.backward", GRADIENTS, calls(way_back=True), axes=BACK_AXES,
     neutral={"b_1": 0.0},
     solution=FFN_BACK,
     mistakes={
@@ -205,10 +205,10 @@ backward = coded("ffn.backward", GRADIENTS, calls(way_back=True), axes=BACK_AXES
         "FFN-DB-UNSUMMED": summed(""),
         "FFN-DB-MEAN": [*averaged("db_1", "db_2"), *averaged("db_1"), *averaged("db_2")],
         "FFN-GRAD-MEAN": [*averaged(*GRADIENTS[1:]), *averaged(*GRADIENTS)],
-        "FFN-DW-UNSUMMED": either("->df", "->bdf", "->fd", "->bfd"),
+        "FFN-DW-UNSUMMED": edit_either_line("->df", "->bdf", "->fd", "->bfd"),
         "FFN-DB-ROW": [*summed(f"{SUM}[None]"), *summed(".sum(axis=(0, 1), keepdims=True)")],
-        "FFN-DW-TRANSPOSED": either("x, dz)", "x, dz).T", "hidden, dy)", "hidden, dy).T"),
-        "FFN-W-UNTRANSPOSED": either("W_1.T", "W_1", "W_2.T", "W_2"),
+        "FFN-DW-TRANSPOSED": edit_either_line("x, dz)", "x, dz).T", "hidden, dy)", "hidden, dy).T"),
+        "FFN-W-UNTRANSPOSED": edit_either_line("W_1.T", "W_1", "W_2.T", "W_2"),
         "FFN-NO-MASK": [Edit(MASKED, "dhidden")],
         "FFN-MASK-UPSTREAM": [Edit(MASKED, "dhidden * (dhidden > 0)")],
         "FFN-MASK-TIMES-Z": [Edit(MASKED, "dhidden * z")],

@@ -4,15 +4,15 @@ import math
 
 import numpy as np
 
-from npformer.exercises.bank.questions import drawn
-from npformer.exercises.task import Draw, Posed
+from npformer.exercises.bank.questions import number_exercise
+from npformer.exercises.task import Draw, PosedQuestion
 
 
-@drawn("cost.parameters")
-def parameters(draw: Draw) -> Posed:
+@number_exercise("cost.parameters")
+def parameters(draw: Draw) -> PosedQuestion:
     """Ask for the number of parameters of a feed-forward network."""
     d, f = 64 * draw.integer(8, 2, 8), 64 * draw.integer(32, 9, 32)
-    return Posed({"d": d, "f": f}, 2 * d * f + f + d, {
+    return PosedQuestion({"d": d, "f": f}, 2 * d * f + f + d, {
         "CF-NO-BIASES": 2 * d * f,
         "CF-ONE-MATRIX": d * f + f,
         "CF-ONE-BIAS": 2 * d * f + f,
@@ -22,11 +22,11 @@ def parameters(draw: Draw) -> Posed:
     })
 
 
-@drawn("cost.scores")
-def scores(draw: Draw) -> Posed:
+@number_exercise("cost.scores")
+def scores(draw: Draw) -> PosedQuestion:
     """Ask for the number of cells in the score matrix of one head."""
     T = draw.integer(10, 6, 30)
-    return Posed({"T": T}, T * T, {
+    return PosedQuestion({"T": T}, T * T, {
         "CF-ONE-SCORE-EACH": T,
         "CF-BOTH-SIDES": 2 * T,
         "CF-CAUSAL-CELLS": T * (T + 1) // 2,
@@ -34,11 +34,11 @@ def scores(draw: Draw) -> Posed:
     })
 
 
-@drawn("decoder.cells")
-def cells(draw: Draw) -> Posed:
+@number_exercise("decoder.cells")
+def cells(draw: Draw) -> PosedQuestion:
     """Ask for the number of cells in the score matrix of one head in cross-attention."""
     S, T = draw.integer(7, 6, 30), draw.integer(5, 3, 30)
-    return Posed({"S": S, "T": T}, S * T, {
+    return PosedQuestion({"S": S, "T": T}, S * T, {
         "CF-SQUARE-TARGET": T * T,
         "CF-SQUARE-SOURCE": S * S,
         "CF-LENGTHS-ADDED": S + T,
@@ -46,11 +46,11 @@ def cells(draw: Draw) -> Posed:
     })
 
 
-@drawn("decoder.kept")
-def kept(draw: Draw) -> Posed:
+@number_exercise("decoder.kept")
+def kept(draw: Draw) -> PosedQuestion:
     """Ask for the number of scores that one head computes for t new tokens with a KV cache."""
     t = draw.integer(6, 4, 30)
-    return Posed({"t": t}, t * (t + 1) // 2, {
+    return PosedQuestion({"t": t}, t * (t + 1) // 2, {
         "CF-FULL-SQUARES": sum(n * n for n in range(1, t + 1)),
         "CF-LAST-SQUARE": t * t,
         "CF-ONE-SCORE-EACH": t,
@@ -58,11 +58,11 @@ def kept(draw: Draw) -> Posed:
     })
 
 
-@drawn("order.twins")
-def twins(draw: Draw) -> Posed:
+@number_exercise("order.twins")
+def twins(draw: Draw) -> PosedQuestion:
     """Ask for the number of sentences that have the same words in different orders."""
     k = draw.integer(4, 4, 7)
-    return Posed({"k": k}, math.factorial(k), {
+    return PosedQuestion({"k": k}, math.factorial(k), {
         "CF-TWIN-ALONE": 2,
         "CF-ORDER-EACH-WORD": k,
         "CF-ORDERS-ADDED": k * (k + 1) // 2,
@@ -76,12 +76,12 @@ def twins(draw: Draw) -> Posed:
 ABOVE = (10, 3, 4, 5, 6, 8, 9, 11, 12, 13)
 
 
-@drawn("order.coin")
-def coin(draw: Draw) -> Posed:
+@number_exercise("order.coin")
+def coin(draw: Draw) -> PosedQuestion:
     """Ask for the size of a test set from which an accuracy differs significantly from chance."""
     above = ABOVE[draw.integer(0, 0, len(ABOVE) - 1)] / 100
     least, narrow, wide = (int((width / 2 / above) ** 2) + 1 for width in (1.96, 1.0, 2 * 1.96))
-    return Posed({"p": round(50 + 100 * above)}, least, {
+    return PosedQuestion({"p": round(50 + 100 * above)}, least, {
         "CF-ONE-DEVIATION": narrow,
         "CF-COIN-VARIANCE-1": wide,
         "CF-COIN-NO-SQUARE": int(1.96 / 2 / above) + 1,
@@ -91,12 +91,12 @@ def coin(draw: Draw) -> Posed:
     })
 
 
-@drawn("order.alibi", decimals=3)
-def alibi(draw: Draw) -> Posed:
+@number_exercise("order.alibi", decimals=3)
+def alibi(draw: Draw) -> PosedQuestion:
     """Ask for the number that ALiBi adds to one score of one head."""
     head, i, steps = draw.integer(3, 3, 7), draw.integer(12, 8, 30), draw.integer(5, 3, 7)
     slope, j = 2.0**-head, i - steps
-    return Posed({"h": head, "i": i, "j": j}, -slope * steps, {
+    return PosedQuestion({"h": head, "i": i, "j": j}, -slope * steps, {
         "CF-BIAS-ADDED": slope * steps,
         "CF-HEAD-FROM-0": -2 * slope * steps,
         "CF-HEAD-ONE-MORE": -slope * steps / 2,
@@ -109,12 +109,12 @@ def alibi(draw: Draw) -> Posed:
     })
 
 
-@drawn("order.met")
-def met(draw: Draw) -> Posed:
+@number_exercise("order.met")
+def met(draw: Draw) -> PosedQuestion:
     """Ask how many numbers of a learned position table ever receive a gradient."""
     rows, d = 32 * draw.integer(4, 2, 8), 8 * draw.integer(4, 2, 8)
     low, high = draw.integer(5, 3, 8), draw.integer(20, 12, 40)
-    return Posed({"rows": rows, "d": d, "low": low, "high": high}, high * d, {
+    return PosedQuestion({"rows": rows, "d": d, "low": low, "high": high}, high * d, {
         "CF-ROWS-NEVER-MET": (rows - high) * d,
         "CF-WHOLE-TABLE": rows * d,
         "CF-POSITIONS-NOT-NUMBERS": high,
@@ -125,12 +125,12 @@ def met(draw: Draw) -> Posed:
     })
 
 
-@drawn("search.pool", decimals=2)
-def pool(draw: Draw) -> Posed:
+@number_exercise("search.pool", decimals=2)
+def pool(draw: Draw) -> PosedQuestion:
     """Ask for the mean of the token vectors without the padding."""
     tokens = np.stack([draw.row(row, 1, 9) for row in ([2, 5], [4, 1], [9, 6])])
     rows = np.concatenate([tokens, [[7, 8]]])
-    return Posed({"rows": rows}, tokens.mean(axis=0), {
+    return PosedQuestion({"rows": rows}, tokens.mean(axis=0), {
         "CF-PADDING-COUNTED": rows.mean(axis=0),
         "CF-SUM-NO-MEAN": tokens.sum(axis=0),
         "CF-FIRST-TOKEN": tokens[0],
@@ -140,15 +140,15 @@ def pool(draw: Draw) -> Posed:
     })
 
 
-@drawn("search.cosine", decimals=3)
-def cosine(draw: Draw) -> Posed:
+@number_exercise("search.cosine", decimals=3)
+def cosine(draw: Draw) -> PosedQuestion:
     """Ask for the cosine similarity of two vectors."""
     a, b = draw.row([3, 4], 1, 9), draw.row([1, 7], -9, 9)
     long_a = np.sqrt(a @ a)
     long_b = np.sqrt(b @ b) or 1.0  # b = 0 has the answer 0. The caller draws again if the answer is 0.
     product, right = float(a @ b), float(a @ b / (long_a * long_b))
     angle = np.arccos(np.clip(right, -1, 1))
-    return Posed({"a": a, "b": b}, right, {
+    return PosedQuestion({"a": a, "b": b}, right, {
         "CF-DOT-PRODUCT": product,
         "CF-SQUARED-LENGTHS": right / (long_a * long_b),
         "CF-ONE-LENGTH": product / long_a,
@@ -159,12 +159,12 @@ def cosine(draw: Draw) -> Posed:
     })
 
 
-@drawn("gpu.waits")
-def waits(draw: Draw) -> Posed:
+@number_exercise("gpu.waits")
+def waits(draw: Draw) -> PosedQuestion:
     """Ask how often the host waits for the GPU if it reads the loss after every k-th step."""
     k = draw.integer(10, 3, 20)
     steps = k * draw.integer(20, 8, 40)
-    return Posed({"k": k, "steps": steps}, steps // k, {
+    return PosedQuestion({"k": k, "steps": steps}, steps // k, {
         "CF-EVERY-STEP": steps,
         "CF-ONCE": 1,
         "CF-INTERVAL": k,

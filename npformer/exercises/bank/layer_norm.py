@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from npformer.exercises.bank.questions import coded, drawn
+from npformer.exercises.bank.questions import function_exercise, number_exercise
 from npformer.exercises.probe import Arguments, Draws, normal
-from npformer.exercises.task import Draw, Edit, Posed
+from npformer.exercises.task import Draw, Edit, PosedQuestion
 
 # --- forward -----------------------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ def layer_norm(x, gamma, beta, eps):
     x_hat = (x - mean) / np.sqrt(variance + eps)
     return gamma * x_hat + beta
 """
-forward = coded("layer_norm.forward",
+forward = function_exercise("layer_norm.forward",
     ("y",), calls(False), draw=draw,
     axes="x: batch positions d_model; gamma: d_model; beta: d_model; y: batch positions d_model",
     neutral={"gamma": 1.0, "beta": 0.0, "eps": 1e-12},
@@ -69,8 +69,8 @@ forward = coded("layer_norm.forward",
     })
 
 
-@drawn("norm.token", decimals=3)
-def token(draw: Draw) -> Posed:
+@number_exercise("norm.token", decimals=3)
+def token(draw: Draw) -> PosedQuestion:
     """Ask for the output for one token with eps = 0. No feature of the token equals the mean."""
     order = draw.order([0, 1, 3, 2])
     x = np.array([-3.0, -1, 1, 3])[order] + draw.integer(5, 2, 9)
@@ -79,7 +79,7 @@ def token(draw: Draw) -> Posed:
     x_hat = (x - x.mean()) / x.std()
     slips = forward.slips("LN-DDOF", "LN-NO-GAMMA", "LN-NO-BETA", "LN-VAR-NOT-STD", "LN-RMS", "LN-NO-MEAN")
     wrong = {code: f(x[None, None], gamma, beta, 0.0)[0, 0] for code, f in slips.items()}
-    return Posed({"x": x, "gamma": gamma, "beta": beta}, gamma * x_hat + beta, wrong | {
+    return PosedQuestion({"x": x, "gamma": gamma, "beta": beta}, gamma * x_hat + beta, wrong | {
         "CF-X-HAT": x_hat,
         "CF-BETA-FIRST": gamma * (x_hat + beta),
         "CF-NOT-DIVIDED-SPREAD": gamma * (x - x.mean()) + beta,
@@ -114,7 +114,7 @@ def layer_norm_backward(dy, x, gamma, beta, eps):
     dx = (dx_hat - mean - along) / std
     return dx, (dy * x_hat).sum(axis=(0, 1)), dy.sum(axis=(0, 1))
 """
-backward = coded("layer_norm.backward", ("dx", "dgamma", "dbeta"), calls(True), draw=draw_back,
+backward = function_exercise("layer_norm.backward", ("dx", "dgamma", "dbeta"), calls(True), draw=draw_back,
     axes="dy: batch positions d_model; x: batch positions d_model; gamma: d_model; beta: d_model; "
         "dx: batch positions d_model; dgamma: d_model; dbeta: d_model",
     neutral={"gamma": 1.0, "eps": 1e-12},

@@ -2,21 +2,21 @@
 
 import numpy as np
 
-from npformer.exercises.bank.questions import coded, drawn
+from npformer.exercises.bank.questions import function_exercise, number_exercise
 from npformer.exercises.bank.softmax import at_the_limits, far_apart, overflowing
 from npformer.exercises.call_detectors import DETECTORS
-from npformer.exercises.number_detectors import close
+from npformer.exercises.number_detectors import are_close
 from npformer.exercises.probe import Arguments, Draws, Trial, normal
-from npformer.exercises.task import Draw, Edit, Posed
-from npformer.exercises.verdict import Finding, find
+from npformer.exercises.task import Draw, Edit, PosedQuestion
+from npformer.exercises.verdict import Finding, make_finding
 
 # --- the loss ----------------------------------------------------------------------------------------
 
-@drawn("loss.uniform", decimals=3)
-def uniform(draw: Draw) -> Posed:
+@number_exercise("loss.uniform", decimals=3)
+def uniform(draw: Draw) -> PosedQuestion:
     """Ask for the cross-entropy of equal logits."""
     V = draw.integer(1000, 50, 5000)
-    return Posed({"V": V}, np.log(V), {
+    return PosedQuestion({"V": V}, np.log(V), {
         "CF-PROBABILITY-FOR-LOSS": 1 / V,
         "CF-LOG-10": np.log10(V),
         "CF-LOG-2": np.log2(V),
@@ -54,22 +54,22 @@ def by_row(trial: Trial) -> Finding | None:
         scalars = [row for row in rows if row and not row[0].ndim]
         if found.ndim or len(scalars) < len(rows):
             return None
-        single += [close(*row) for row in scalars]
-        whole.append(close(found, np.asarray(np.mean([loss for loss, _ in scalars]))))
+        single += [are_close(*row) for row in scalars]
+        whole.append(are_close(found, np.asarray(np.mean([loss for loss, _ in scalars]))))
     if all(single):
-        return find("mean_of_rows_missing")
+        return make_finding("mean_of_rows_missing")
     if not all(whole):
         return None
-    return limited(trial) or find("single_row_differs")
+    return limited(trial) or make_finding("single_row_differs")
 
 
 def limited(trial: Trial) -> Finding | None:
     """Find a loss that stops growing while the probability of the correct class goes to 0."""
     gaps = [np.array([[gap, 0.0, 0.0]]) for gap in (1.0, 50.0, 100.0)]
     found = [pair[0] for z in gaps if (pair := trial.both((z, np.array([1]), *trial.calls[0][2:])))]
-    if len(found) < len(gaps) or not close(found[1], found[2]) or close(found[0], found[1]):
+    if len(found) < len(gaps) or not are_close(found[1], found[2]) or are_close(found[0], found[1]):
         return None
-    return find("loss_has_a_limit", limit=float(found[2]))
+    return make_finding("loss_has_a_limit", limit=float(found[2]))
 
 
 CROSS_ENTROPY = """
@@ -84,7 +84,7 @@ TWICE = """    p = np.exp(log_p)
 """
 HOT = "np.eye(logits.shape[1])[targets]"
 
-forward = coded("cross_entropy.forward",
+forward = function_exercise("cross_entropy.forward",
     ("loss",), calls(), draw=draw, axes="logits: N V; targets: N; loss:", invariances=SHIFT,
     landmarks={
         "mean_probability": "np.exp(-losses).mean()",
@@ -117,7 +117,7 @@ forward = coded("cross_entropy.forward",
     detectors=(*DETECTORS, by_row))
 
 
-backward = coded("cross_entropy.backward", ("dlogits",), calls(), draw=draw,
+backward = function_exercise("cross_entropy.backward", ("dlogits",), calls(), draw=draw,
     axes="logits: N V; targets: N; dlogits: N V", invariances=SHIFT,
     solution="""
 def cross_entropy_backward(logits, targets):
@@ -155,7 +155,7 @@ def smoothed(logits, targets, epsilon):
     spread = log_p.mean(axis=-1)
     return -((1 - epsilon) * at + epsilon * spread).mean()
 """
-smoothed = coded("loss.smoothed", ("loss",),
+smoothed = function_exercise("loss.smoothed", ("loss",),
     tuple((*given, epsilon) for given, epsilon in zip(calls(), EPSILONS, strict=True)),
     draw=lambda draws: (*draw(draws), draws.uniform(0.05, 0.4)),
     axes="logits: N V; targets: N; loss:", neutral={"epsilon": 0.0},

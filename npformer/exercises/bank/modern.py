@@ -4,11 +4,11 @@
 import numpy as np
 
 from npformer.exercises.bank import attention, layer_norm, rope
-from npformer.exercises.bank.questions import coded, drawn
-from npformer.exercises.number_detectors import close, ratio
+from npformer.exercises.bank.questions import function_exercise, number_exercise
+from npformer.exercises.number_detectors import are_close, find_ratio
 from npformer.exercises.probe import Arguments, Draws, Trial, View, normal
-from npformer.exercises.task import Draw, Edit, Posed, either
-from npformer.exercises.verdict import Finding, find
+from npformer.exercises.task import Draw, Edit, PosedQuestion, edit_either_line
+from npformer.exercises.verdict import Finding, make_finding
 
 # --- RMSNorm -------------------------------------------------------------------------------------------
 
@@ -29,7 +29,7 @@ def draw_norm_back(draws: Draws) -> Arguments:
     return dy, x, gamma, eps
 
 
-rms_norm = coded("rms_norm.forward",
+rms_norm = function_exercise("rms_norm.forward",
     ("y",), ((0.05 * X_1 + 0.02, GAMMA_1, EPS_1), (X_2 - 0.6, GAMMA_2, EPS_2)),
     draw=draw_norm, axes="x: batch positions d_model; gamma: d_model; y: batch positions d_model",
     neutral={"gamma": 1.0, "eps": 1e-12},
@@ -55,7 +55,7 @@ def rms_norm(x, gamma, eps):
 
 NORM_BACK = tuple((dy, x, gamma, eps) for dy, x, gamma, _, eps in layer_norm.calls(True))
 
-rms_norm_back = coded("rms_norm.backward",
+rms_norm_back = function_exercise("rms_norm.backward",
     ("dx", "dgamma"), NORM_BACK, draw=draw_norm_back,
     axes="dy: batch positions d_model; x: batch positions d_model; gamma: d_model; "
         "dx: batch positions d_model; dgamma: d_model",
@@ -97,7 +97,7 @@ GATE_CALLS = tuple(
     for B, T, d, f in ((2, 3, 4, 5), (4, 2, 3, 3))
 )
 
-gate = coded("gate.forward", ("y",), GATE_CALLS,
+gate = function_exercise("gate.forward", ("y",), GATE_CALLS,
     axes="x: batch positions d_model; W_gate: d_model d_ff; W_up: d_model d_ff; W_down: d_ff d_model; "
         "y: batch positions d_model",
     landmarks={
@@ -126,7 +126,7 @@ gate = coded("gate.forward", ("y",), GATE_CALLS,
 
 SLOPE = "(sigmoid + gate * (1 - sigmoid))"
 
-gate_back = coded("gate.backward", ("dx", "dW_gate", "dW_up", "dW_down"),
+gate_back = function_exercise("gate.backward", ("dx", "dW_gate", "dW_up", "dW_down"),
     tuple((normal(*given[0].shape, seed=3), *given) for given in GATE_CALLS),
     axes="dy: batch positions d_model; x: batch positions d_model; W_gate: d_model d_ff; W_up: d_model d_ff; "
         "W_down: d_ff d_model; dx: batch positions d_model; dW_gate: d_model d_ff; dW_up: d_model d_ff; "
@@ -156,11 +156,11 @@ def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
     ours="gated_ffn_backward")
 
 
-@drawn("modern.gate_width")
-def gate_width(draw: Draw) -> Posed:
+@number_exercise("modern.gate_width")
+def gate_width(draw: Draw) -> PosedQuestion:
     """Ask for the d_ff at which a gated network has as many weights as a plain one with d_ff = 4 d_model."""
     d = 192 * draw.integer(4, 1, 20)
-    return Posed({"d": d, "f": 4 * d}, 8 * d // 3, {
+    return PosedQuestion({"d": d, "f": 4 * d}, 8 * d // 3, {
         "CF-PLAIN-WIDTH": 4 * d,
         "CF-HALF-WIDTH": 2 * d,
         "CF-A-THIRD": 4 * d // 3,
@@ -183,13 +183,13 @@ def by_distance(trial: Trial) -> Finding | None:
     if not all(pair and pair[0].shape == (T, T) and (pair[0] > 0).all() for pair in shown):
         return None
     mine, due = np.moveaxis(np.diff(np.log([pair for pair in shown if pair])), 1, 0)
-    if not close(mine[:, 1:, 1:], mine[:, :-1, :-1]):
-        return find("weight_depends_on_more")
-    if not close(mine[:, 1, 0], -mine[:, 1, 1]):
-        return find("weights_asymmetric")
-    if all(map(ratio, mine, due)) or close(mine, 0 * mine):
+    if not are_close(mine[:, 1:, 1:], mine[:, :-1, :-1]):
+        return make_finding("weight_depends_on_more")
+    if not are_close(mine[:, 1, 0], -mine[:, 1, 1]):
+        return make_finding("weights_asymmetric")
+    if all(map(find_ratio, mine, due)) or are_close(mine, 0 * mine):
         return None
-    return find("weights_follow_other_angles")
+    return make_finding("weights_follow_other_angles")
 
 
 ROPE_ATTENTION = f"""
@@ -205,7 +205,7 @@ def draw_rope_attention(draws: Draws) -> Arguments:
     return draws.normal(*shape), draws.normal(*shape), draws.normal(*shape)
 
 
-rope_attention = coded("rope.attention",
+rope_attention = function_exercise("rope.attention",
     ("y",), tuple(tuple(normal(T, d, seed=n) for n in range(3)) for T, d in ((5, 6), (3, 8), (4, 4), (1, 2))),
     draw=draw_rope_attention, axes="q: T d; k: T d; v: T d; y: T d", views=attention.VIEWS,
     landmarks={
@@ -231,16 +231,16 @@ def key_heads(trial: Trial) -> Finding | None:
     if pair is None or pair[0].shape != pair[1].shape:
         return None
     mine, due = pair
-    heads = [[g for g, right in enumerate(due[::len(q) // len(k)]) if close(w, right)] for w in mine]
+    heads = [[g for g, right in enumerate(due[::len(q) // len(k)]) if are_close(w, right)] for w in mine]
     if len(heads) < len(q) or not all(heads) or all(i * len(k) // len(q) in g for i, g in enumerate(heads)):
         return None
-    return find("key_heads_used", last=len(q) - 1, heads=[g[0] for g in heads])
+    return make_finding("key_heads_used", last=len(q) - 1, heads=[g[0] for g in heads])
 
 
 def for_either(spread: str) -> list[Edit]:
     """Return edits that repeat the key heads, the value heads, or both in this way."""
     pairs = ((f"np.repeat({x}, times, axis=0)", spread.replace("x", x)) for x in "kv")
-    return either(*(word for pair in pairs for word in pair))
+    return edit_either_line(*(word for pair in pairs for word in pair))
 
 
 def draw_grouped(draws: Draws) -> Arguments:
@@ -250,7 +250,7 @@ def draw_grouped(draws: Draws) -> Arguments:
     return draws.normal(times * g, T_q, d_k), draws.normal(g, T_k, d_k), draws.normal(g, T_k, d_v)
 
 
-grouped = coded("attention.grouped", ("heads",),
+grouped = function_exercise("attention.grouped", ("heads",),
     tuple(
         (normal(h, T_q, d_k), normal(g, T_k, d_k, seed=1), normal(g, T_k, d_v, seed=2))
         for h, g, T_q, T_k, d_k, d_v in ((6, 2, 3, 4, 5, 7), (4, 2, 5, 3, 2, 3), (2, 2, 3, 3, 3, 3))
@@ -283,7 +283,7 @@ def draw_copies(draws: Draws) -> Arguments:
     return draws.normal(times * g, draws.size(), draws.size()), g
 
 
-grouped_back = coded("grouped.backward", ("dx",), 
+grouped_back = function_exercise("grouped.backward", ("dx",), 
     ((normal(6, 4, 5), 2), (normal(8, 3, 2), 4), (normal(3, 3, 3), 3), (normal(4, 2, 3), 1)),
     draw=draw_copies, axes="dy: n_heads T d_k; n_kv_heads: n_kv_heads; dx: n_kv_heads T d_k",
     solution="""
@@ -303,14 +303,14 @@ def grouped_backward(dy, n_kv_heads):
     ours="sum_repeated")
 
 
-@drawn("modern.kept_bytes")
-def kept_bytes(draw: Draw) -> Posed:
+@number_exercise("modern.kept_bytes")
+def kept_bytes(draw: Draw) -> PosedQuestion:
     """Ask for the bytes of KV cache per token in a model with grouped-query attention."""
     shared = 2 ** draw.integer(2, 1, 3)
     g, n = draw.integer(2, 2, 5), draw.integer(6, 3, 9)
     d_k = 2 ** draw.integer(6, 5, 7)
     right = 2 * n * g * d_k * 4
-    return Posed({"n": n, "h": shared * g, "g": g, "d_k": d_k}, right, {
+    return PosedQuestion({"n": n, "h": shared * g, "g": g, "d_k": d_k}, right, {
         "CF-ALL-HEADS-KEPT": right * shared,
         "CF-KEYS-ALONE": right // 2,
         "CF-ONE-BLOCK": right // n,
@@ -323,7 +323,7 @@ def kept_bytes(draw: Draw) -> Posed:
 # --- the KV cache ------------------------------------------------------------------------------------
 
 
-kept = coded("mask.kept", ("mask",), ((3, 4), (2, 5), (4, 0), (5, 3), (4, 4), (1, 6)),
+kept = function_exercise("mask.kept", ("mask",), ((3, 4), (2, 5), (4, 0), (5, 3), (4, 4), (1, 6)),
     draw=lambda draws: (draws.size(), draws.size()), axes="n: n; kept: kept; mask: n all",
     solution="""
 def mask_of_new(n, kept):

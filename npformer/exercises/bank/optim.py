@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from npformer.exercises.bank.questions import coded
-from npformer.exercises.number_detectors import close
+from npformer.exercises.bank.questions import function_exercise
+from npformer.exercises.number_detectors import are_close
 from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Edit
-from npformer.exercises.verdict import Finding, find
+from npformer.exercises.verdict import Finding, make_finding
 
 # --- the calls, and a detector -----------------------------------------------------------------------
 
@@ -48,9 +48,9 @@ def running_mean(trial: Trial) -> Finding | None:
     new = np.concatenate([given[1] ** power for given in trial.calls])
     found = np.concatenate(trial.found)
     (kept, taken), *_ = np.linalg.lstsq(np.stack([old, new], axis=1), found, rcond=None)
-    if not close(kept * old + taken * new, found):
+    if not are_close(kept * old + taken * new, found):
         return None
-    return find("running_mean", mean=name, kept=float(kept), taken=float(taken), power=power)
+    return make_finding("running_mean", mean=name, kept=float(kept), taken=float(taken), power=power)
 
 
 SOLUTION = """
@@ -61,7 +61,8 @@ def adam(w, g, m, v, t, learning_rate):
     v_hat = v / (1 - 0.98**t)
     return w - learning_rate * m_hat / (np.sqrt(v_hat) + 1e-9), m, v
 """
-step = coded("adam.step", ("w", "m", "v"), calls(), draw=draw, axes="w: n; g: n; m: n; v: n; t: t",
+step = function_exercise("adam.step", ("w", "m", "v"), calls(), draw=draw,
+    axes="w: n; g: n; m: n; v: n; t: t",
     landmarks={
         "m_hat": "m_hat",
         "v_hat": "v_hat",

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from npformer.exercises.bank.questions import coded
+from npformer.exercises.bank.questions import function_exercise
 from npformer.exercises.probe import Arguments, Draws, normal
-from npformer.exercises.task import Edit, either
+from npformer.exercises.task import Edit, edit_either_line
 
 
 def draw(draws: Draws) -> Arguments:
@@ -17,7 +17,7 @@ SPREAD = "(w.max(axis=1, keepdims=True) - m) / (2**bits - 1)"
 NEAREST = "np.rint((w - m) / d)"
 CLIPPED = "np.clip(np.rint(w / d), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)"
 
-quantise = coded("quantise.groups", ("rounded",),
+quantise = function_exercise("quantise.groups", ("rounded",),
     ((normal(3, 8), 2), (normal(4, 6, seed=1) * 5, 3), (np.abs(normal(2, 5)) + 1, 1), (normal(3, 7) - 4, 4),
         (3 * normal(2, 12), 8), (normal(1, 6), 3)),
     draw=draw, axes="w: groups members; bits: bits; rounded: groups members",
@@ -89,7 +89,7 @@ MASK = "np.where(np.tri(T, dtype=bool), scores, -np.inf)"
 ANGLE = "10000.0 ** (-2 * np.arange(d_k // 2) / d_k)"
 SILU = "gate / (1 + np.exp(-gate))"
 
-block = coded("port.block", ("y",),
+block = function_exercise("port.block", ("y",),
     (weights(5, 16, 10), weights(3, 8, 6), weights(4, 8, 8), small_rows(), weights(1, 8, 5)), draw=draw_block,
     axes="x: T d_model; y: T d_model",
     landmarks={
@@ -190,5 +190,5 @@ def block(x, W_q, W_k, W_v, W_o, gamma_1, W_gate, W_up, W_down, gamma_2):
         "ROPE-SIGN": [
             Edit("- b * np.sin(angle)", "+ b * np.sin(angle)", "a * np.sin(angle) +", "-a * np.sin(angle) +")
         ],
-        "PORT-NO-RESIDUAL": either("x + attend", "attend", "h + feed", "feed"),
+        "PORT-NO-RESIDUAL": edit_either_line("x + attend", "attend", "h + feed", "feed"),
     })

@@ -4,11 +4,11 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.bank.questions import coded, drawn
-from npformer.exercises.number_detectors import close
+from npformer.exercises.bank.questions import function_exercise, number_exercise
+from npformer.exercises.number_detectors import are_close
 from npformer.exercises.probe import Trial
-from npformer.exercises.task import Draw, Edit, Posed
-from npformer.exercises.verdict import Finding, find
+from npformer.exercises.task import Draw, Edit, PosedQuestion
+from npformer.exercises.verdict import Finding, make_finding
 from npformer.positional import Layout, positional_encoding
 
 # --- the table ----------------------------------------------------------------------------------------
@@ -25,7 +25,8 @@ def fit(tables: tuple[Array, ...]) -> tuple[float, Layout] | None:
     for layout, (sine, cosine) in places.items():
         turn = float(np.arctan2(first[1, sine], first[1, cosine]))  # the angle of pair 1, base^(-2/d_model)
         base = turn ** (-width / 2) if turn > 0 else np.nan
-        if all(close(table, positional_encoding(*table.shape, base=base, layout=layout)) for table in tables):
+        rebuilt = [positional_encoding(*table.shape, base=base, layout=layout) for table in tables]
+        if all(map(are_close, tables, rebuilt)):
             return base, layout
     return None
 
@@ -38,9 +39,11 @@ def waves(trial: Trial) -> Finding | None:
     if fitting := fit(trial.found):
         base, layout = fitting
         all_turn_equally = abs(base - 1) < 1e-2
-        return find("equal_speeds") if all_turn_equally else find("other_base", layout=layout, base=base)
+        if all_turn_equally:
+            return make_finding("equal_speeds")
+        return make_finding("other_base", layout=layout, base=base)
     for start, kind in ((0, "sines_agree"), (1, "cosines_agree")):
-        if all(close(a[:, start::2], b[:, start::2]) for a, b in tables):
+        if all(are_close(a[:, start::2], b[:, start::2]) for a, b in tables):
             return half_agrees(kind, *tables[0], 1 - start)
     turning = [0.0 if abs(column).max() < 1e-6 else wave(column) for column in trial.found[0].T]
     speeds = [speed for speed in turning if speed is not None]
@@ -48,21 +51,22 @@ def waves(trial: Trial) -> Finding | None:
         return None
     wanted = [wave(column) or 0.0 for column in trial.right[0].T]
     if np.allclose(speeds, wanted, rtol=0, atol=1e-6):
-        return find("waves_at_correct_speeds")
-    return find("wave_speeds", speeds=speeds[::2])
+        return make_finding("waves_at_correct_speeds")
+    return make_finding("wave_speeds", speeds=speeds[::2])
 
 
 def half_agrees(kind: str, found: Array, right: Array, start: int) -> Finding:
     """Report that all sines or all cosines agree, and the wave in the first wrong column after pair 0."""
-    differ = [j for j in range(start, found.shape[1], 2) if not close(found[:, j], right[:, j])]
+    differ = [j for j in range(start, found.shape[1], 2) if not are_close(found[:, j], right[:, j])]
     column = next((j for j in differ if j > 1), 0)
     nearly_all = 2 * len(differ) >= found.shape[1] - 2
     amount = "all" if nearly_all else "some"
     speed, wanted = wave(found[:, column]), wave(right[:, column])
     if speed is None or wanted is None:
-        return find(kind, amount=amount)
+        return make_finding(kind, amount=amount)
     is_correct = abs(speed - wanted) < 1e-6
-    return find(f"{kind}_and_a_wave", amount=amount, column=column, speed=speed, is_correct=is_correct)
+    kind = f"{kind}_and_a_wave"
+    return make_finding(kind, amount=amount, column=column, speed=speed, is_correct=is_correct)
 
 
 def wave(column: Array) -> float | None:
@@ -72,7 +76,7 @@ def wave(column: Array) -> float | None:
     """
     middle, sides = column[1:-1], column[:-2] + column[2:]
     cosine = float((middle * sides).sum() / (middle * middle).sum() / 2)
-    return float(np.arccos(cosine)) if abs(cosine) <= 1 and close(sides, 2 * cosine * middle) else None
+    return float(np.arccos(cosine)) if abs(cosine) <= 1 and are_close(sides, 2 * cosine * middle) else None
 
 
 SOLUTION = """
@@ -96,7 +100,7 @@ def any_speeds(wave: str) -> list[Edit]:
     return [Edit(WAVES, wave), Edit(WAVES, wave, PAIR, "j"), Edit(WAVES, wave, PAIR, "2 * j")]
 
 
-table = coded("pe.table", ("table",), ((6, 8), (7, 12), (4, 4), (1, 4)),
+table = function_exercise("pe.table", ("table",), ((6, 8), (7, 12), (4, 4), (1, 4)),
     draw=lambda draws: (draws.size(low=3, high=12), draws.size(low=4, high=12, multiple_of=2)),
     axes="n: n; d_model: d_model; table: n d_model",
     landmarks={
@@ -142,11 +146,11 @@ table = coded("pe.table", ("table",), ((6, 8), (7, 12), (4, 4), (1, 4)),
 
 # --- in numbers ---------------------------------------------------------------------------------------
 
-@drawn("pe.pair")
-def pair(draw: Draw) -> Posed:
+@number_exercise("pe.pair")
+def pair(draw: Draw) -> PosedQuestion:
     """Ask for the pair to which a column belongs."""
     j = 2 * draw.integer(3, 2, 60) + 1
-    return Posed({"j": j}, j // 2, {
+    return PosedQuestion({"j": j}, j // 2, {
         "PE-EXP-COLUMN": j,
         "CF-PAIR-FROM-1": j // 2 + 1,
         "CF-NEXT-PAIR": j / 2,
@@ -163,13 +167,13 @@ def rows(position: int, d_model: int) -> tuple[Array, dict[str, Array]]:
     return right[position], wrong | {"CF-POSITION-BEFORE": right[position - 1]}
 
 
-@drawn("pe.entry", decimals=3)
-def entry(draw: Draw) -> Posed:
+@number_exercise("pe.entry", decimals=3)
+def entry(draw: Draw) -> PosedQuestion:
     """Ask for one entry of an odd column. An even column would hide every mistake in the cosines."""
     p, d = draw.integer(23, 20, 60), 2 * draw.integer(4, 3, 5)
     j = 2 * draw.integer(1, 1, d // 2 - 1) + 1
     row, wrong = rows(p, d)
-    return Posed({"p": p, "d": d, "j": j}, row[j], {shown: w[j] for shown, w in wrong.items()} | {
+    return PosedQuestion({"p": p, "d": d, "j": j}, row[j], {shown: w[j] for shown, w in wrong.items()} | {
         "CF-COLUMN-FROM-1": row[j - 1],
         "CF-COLUMN-AFTER": row[(j + 1) % d],
         "CF-ANGLE": p / 10000 ** ((j - 1) / d),
@@ -177,20 +181,20 @@ def entry(draw: Draw) -> Posed:
     })
 
 
-@drawn("pe.row", decimals=3)
-def row(draw: Draw) -> Posed:
+@number_exercise("pe.row", decimals=3)
+def row(draw: Draw) -> PosedQuestion:
     """Ask for one row of the table."""
     p = draw.integer(3, 2, 40)
     right, wrong = rows(p, 6)
     sines_first = np.concatenate([right[::2], right[1::2]])
-    return Posed({"p": p, "d": 6}, right, wrong | {"CF-SINES-FIRST": sines_first})
+    return PosedQuestion({"p": p, "d": 6}, right, wrong | {"CF-SINES-FIRST": sines_first})
 
 
-@drawn("pe.shift", decimals=3)
-def shift(draw: Draw) -> Posed:
+@number_exercise("pe.shift", decimals=3)
+def shift(draw: Draw) -> PosedQuestion:
     """Ask for the angle by which one pair of columns turns in k steps."""
     k = draw.integer(5, 3, 40)
-    return Posed({"k": k}, k / 100, {
+    return PosedQuestion({"k": k}, k / 100, {
         "CF-ONE-STEP": 0.01,
         "CF-FAST-HAND": k,
         "PE-EXP-COLUMN": k / 10000,
@@ -203,12 +207,12 @@ def shift(draw: Draw) -> Posed:
     })
 
 
-@drawn("pe.wavelength", decimals=1)
-def wavelength(draw: Draw) -> Posed:
+@number_exercise("pe.wavelength", decimals=1)
+def wavelength(draw: Draw) -> PosedQuestion:
     """Ask for the longest wavelength of a table, in units of 2π."""
     d = 2 * draw.integer(4, 2, 16)
     longest = 10000.0 ** ((d - 2) / d)
-    return Posed({"d": d}, longest, {
+    return PosedQuestion({"d": d}, longest, {
         "CF-WAVELENGTH-LIMIT": 10000.0,
         "CF-FREQUENCY": 1 / longest,
         "CF-TURNS-TOO": 2 * np.pi * longest,

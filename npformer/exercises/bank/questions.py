@@ -16,11 +16,11 @@ from npformer.exercises.task import (
     Mistake,
     Numbers,
     Place,
-    Posed,
+    PosedQuestion,
     Truth,
     Wrong,
-    compiled,
-    instead,
+    compile_function,
+    replace_result,
 )
 
 DRAWN = 2  # random calls on which an answer is checked
@@ -44,7 +44,7 @@ MISTAKE = re.compile(
 )
 
 
-def text_of(name: str) -> str:
+def read_text(name: str) -> str:
     """Return the text of one of the two files."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
@@ -76,7 +76,7 @@ def mistakes_of(text: str) -> dict[str, Mistake]:
 @cache
 def load_mistakes() -> dict[str, Mistake]:
     """Return every mistake by its code."""
-    return mistakes_of(text_of("mistakes.md"))
+    return mistakes_of(read_text("mistakes.md"))
 
 
 # --- questions ---------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def questions_of(text: str) -> dict[str, Question]:
 @cache
 def load_questions() -> dict[str, Question]:
     """Return every question by its id."""
-    return questions_of(text_of("questions.md"))
+    return questions_of(read_text("questions.md"))
 
 
 def choice_exercises() -> Iterator[Choice | Truth]:
@@ -118,15 +118,15 @@ def choice_exercises() -> Iterator[Choice | Truth]:
             yield Choice(**task, options=answers)
 
 
-def drawn(name: str, decimals: int = 0) -> Callable[[Callable[[Draw], Posed]], Numbers]:
+def number_exercise(name: str, decimals: int = 0) -> Callable[[Callable[[Draw], PosedQuestion]], Numbers]:
     """Make the decorated function the exercise of this id.
 
     The function draws the numbers of the question, and returns the answer and the wrong answers by code.
     """
     task, answers = load_questions()[name]
 
-    def exercise(draw: Callable[[Draw], Posed]) -> Numbers:
-        def posed(numbers: Draw) -> Posed:
+    def exercise(draw: Callable[[Draw], PosedQuestion]) -> Numbers:
+        def posed(numbers: Draw) -> PosedQuestion:
             question = draw(numbers)
             wrong: dict[Any, Any] = {}
             for code, value in question.wrong.items():
@@ -147,7 +147,7 @@ def with_sizes_of_1(draw: Callable[[Draws], Arguments]) -> Iterator[Arguments]:
         yield draw(Draws(0, one=k))
 
 
-def coded(
+def function_exercise(
     name: str,
     outputs: tuple[str, ...],
     calls: tuple[Arguments, ...],
@@ -166,11 +166,11 @@ def coded(
     parts : further fields of `Code` and `Probe`. `solution` is a text; `mistakes` and `hard` are given by
         code; `landmarks` and `directions` by an edit of the solution
     """
-    text, right = parts["solution"], compiled(parts["solution"])
+    text, right = parts["solution"], compile_function(parts["solution"])
     for part in ("mistakes", "hard"):
         parts[part] = {load_mistakes()[code]: edits for code, edits in parts.get(part, {}).items()}
     for part in ("landmarks", "directions"):
-        parts[part] = {name: instead(text, edit) for name, edit in parts.get(part, {}).items()}
+        parts[part] = {name: replace_result(text, edit) for name, edit in parts.get(part, {}).items()}
     probe_parts = {part: parts.pop(part) for part in Probe._fields if part in parts}
     probe = Probe(str(signature(right))[1:-1], outputs, (), **probe_parts)
     draw = draw or partial(draw_from_axes, probe)

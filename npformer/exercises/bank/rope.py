@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from npformer.exercises.bank.questions import coded
+from npformer.exercises.bank.questions import function_exercise
 from npformer.exercises.call_detectors import DETECTORS
-from npformer.exercises.number_detectors import close
+from npformer.exercises.number_detectors import are_close
 from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Edit
-from npformer.exercises.verdict import Finding, find
+from npformer.exercises.verdict import Finding, make_finding
 
 # --- the calls, and a detector -----------------------------------------------------------------------
 
@@ -24,15 +24,15 @@ def turning(trial: Trial) -> Finding | None:
     second = trial.both((np.tile([0.0, 1.0], (len(x), pairs)),))
     if first is None or second is None or {first[0].shape, second[0].shape, y.shape} != {x.shape}:
         return None
-    if not close(*(np.hypot(a[:, 0::2], a[:, 1::2]) for a in (y, x))):
-        return find("pair_length_changes")
+    if not are_close(*(np.hypot(a[:, 0::2], a[:, 1::2]) for a in (y, x))):
+        return make_finding("pair_length_changes")
     cos, sin = first[0][:, 0::2], first[0][:, 1::2]
-    if not close(second[0], np.stack([-sin, cos], axis=-1).reshape(x.shape)):
-        return find("pairs_reflected")
+    if not are_close(second[0], np.stack([-sin, cos], axis=-1).reshape(x.shape)):
+        return make_finding("pairs_reflected")
     angles = np.arctan2(sin, cos)
     if np.abs(angles[0]).max() > 1e-6:
-        return find("first_position_turns", angles=angles[0].tolist())
-    return find("pair_angles", angles=angles[1].tolist())
+        return make_finding("first_position_turns", angles=angles[0].tolist())
+    return make_finding("pair_angles", angles=angles[1].tolist())
 
 
 SIZES = (5, 6), (3, 8), (4, 4), (1, 2), (3, 2), (200, 8)  # 200 positions show slightly wrong angles.
@@ -45,7 +45,7 @@ def draw(draws: Draws) -> Arguments:
     return (draws.normal(T, draws.size(low=4, high=12, multiple_of=2)),)
 
 
-forward = coded("rope.forward", ("y",), CALLS,
+forward = function_exercise("rope.forward", ("y",), CALLS,
     draw=draw, axes="x: T d; y: T d",
     solution="""
 def rope(x):
@@ -68,7 +68,7 @@ def rope(x):
     detectors=(*DETECTORS, turning))
 
 
-backward = coded("rope.backward",
+backward = function_exercise("rope.backward",
     ("dx",), CALLS,
     draw=draw, axes="dy: T d; dx: T d",
     solution="""

@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from npformer.exercises.bank.questions import coded
+from npformer.exercises.bank.questions import function_exercise
 from npformer.exercises.bank.softmax import at_the_limits, far_apart
-from npformer.exercises.number_detectors import proportions, row_sums
+from npformer.exercises.number_detectors import check_proportions, check_row_sums
 from npformer.exercises.probe import Arguments, Draws, Trial, normal
 from npformer.exercises.task import Edit
-from npformer.exercises.verdict import Finding, find
+from npformer.exercises.verdict import Finding, make_finding
 
 # --- the exercises -----------------------------------------------------------------------------------
 
-temperature = coded("sample.temperature", ("p",),
+temperature = function_exercise("sample.temperature", ("p",),
     ((normal(3, 4), 0.5), (2 * normal(5, 2), 1.6), (0.5 * normal(4, 6), 0.8), (normal(3, 3), 1.0)),
     draw=lambda draws: (draws.normal(draws.size(), draws.size()), draws.uniform(0.3, 2.0)),
     axes="logits: rows V; p: rows V", neutral={"temperature": 1.0},
@@ -61,17 +61,17 @@ def draw(draws: Draws) -> Arguments:
 def tokens_left(trial: Trial) -> Finding | None:
     """Find out which tokens keep a probability: too few, too many, other ones, or the correct ones."""
     if all(a.shape != b.shape or np.array_equal(a > 0, b > 0) for a, b in trial.pairs):
-        return row_sums(trial) or proportions(trial)
+        return check_row_sums(trial) or check_proportions(trial)
     more = [int((a > 0).sum() - (b > 0).sum()) for a, b in trial.pairs]
     left = [(p[a > 0], p[a <= 0]) for a, (p, _) in zip(trial.found, trial.calls, strict=True)]
     if any(kept.min(initial=1.0) < dropped.max(initial=0.0) for kept, dropped in left):
-        return find("likelier_token_dropped")
+        return make_finding("likelier_token_dropped")
     if min(more) < 0 < max(more):
-        return find("too_many_and_too_few_tokens")
-    return find("too_many_tokens" if max(more) > 0 else "too_few_tokens")
+        return make_finding("too_many_and_too_few_tokens")
+    return make_finding("too_many_tokens" if max(more) > 0 else "too_few_tokens")
 
 
-top_p = coded("sample.top_p", ("kept",), calls(), draw=draw, axes="p: V; kept: V",
+top_p = function_exercise("sample.top_p", ("kept",), calls(), draw=draw, axes="p: V; kept: V",
     solution="""
 def top_p(p, share):
     order = np.argsort(-p)

@@ -3,9 +3,9 @@
 import numpy as np
 
 from npformer.backend import Array
-from npformer.exercises.bank.questions import coded, drawn
+from npformer.exercises.bank.questions import function_exercise, number_exercise
 from npformer.exercises.probe import Arguments, Draws, normal
-from npformer.exercises.task import Draw, Edit, Posed
+from npformer.exercises.task import Draw, Edit, PosedQuestion
 from npformer.functional import softmax_forward
 
 # --- forward -----------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def shares(scores: Array) -> Array:
     return softmax_forward(scores)[0]
 
 
-forward = coded("softmax.forward", ("p",),
+forward = function_exercise("softmax.forward", ("p",),
     ((normal(3, 4),), (2 * normal(5, 2),), (3 * normal(4, 6),), (normal(4, 4),), (normal(3, 1),),
         (normal(1, 4),), (np.repeat(normal(3, 2), 2, axis=1),)),
     axes="scores: rows columns; p: rows columns",
@@ -62,12 +62,12 @@ def softmax(scores):
     hard={"SM-OVERFLOW": (at_the_limits(3, 4),), "SM-GLOBAL-MAX": (far_apart(3, 4),)})
 
 
-@drawn("attention.softmax", decimals=3)
-def row(draw: Draw) -> Posed:
+@number_exercise("attention.softmax", decimals=3)
+def row(draw: Draw) -> PosedQuestion:
     """Ask for the softmax of logarithms of integers."""
     n = draw.row([1, 3, 4], 1, 6)
     logs = np.log(n)
-    return Posed({"n": ", ".join(f"ln {k}" for k in n)}, n / n.sum(), {
+    return PosedQuestion({"n": ", ".join(f"ln {k}" for k in n)}, n / n.sum(), {
         "CF-NOT-DIVIDED": n,
         "CF-LARGEST-ONLY": 1.0 * (n == n.max()),
         "CF-LOGS-SHARED": logs / max(logs.sum(), 1e-9),
@@ -92,7 +92,7 @@ def draw(draws: Draws) -> Arguments:
     return draws.normal(*shape), shares(draws.normal(*shape))
 
 
-backward = coded("softmax.backward", ("dx",), calls(), draw=draw,
+backward = function_exercise("softmax.backward", ("dx",), calls(), draw=draw,
     axes="dp: rows columns; p: rows columns; dx: rows columns",
     landmarks={
         "plain_sum_of_dp": "p * (dp - dp.sum(axis=-1, keepdims=True))",
@@ -116,8 +116,8 @@ def softmax_backward(dp, p):
     })
 
 
-@drawn("backward.softmax", decimals=2)
-def row_backward(draw: Draw) -> Posed:
+@number_exercise("backward.softmax", decimals=2)
+def row_backward(draw: Draw) -> PosedQuestion:
     """Ask for a gradient of shape (3,) before softmax. Σ p dp is not 0, so that a missing sum shows."""
     p, dp = np.array([0.5, 0.25, 0.25]), 4 * draw.row([1, 3, -2])
     slips = backward.slips("SM-JAC-DIAGONAL", "SM-JAC-PRODUCT", "SM-JAC-NO-P")
@@ -128,4 +128,4 @@ def row_backward(draw: Draw) -> Posed:
         "CF-PLAIN-SUM": p * (dp - dp.sum()),
         "CF-SIGN": -p * (dp - (p * dp).sum()),
     }
-    return Posed({"p": p, "dp": dp}, p * (dp - (p * dp).sum()), wrong | more)
+    return PosedQuestion({"p": p, "dp": dp}, p * (dp - (p * dp).sum()), wrong | more)
