@@ -1,6 +1,9 @@
 """Compare the backward pass of every operation with finite differences of its forward pass.
 
-A test file needs one line for an operation: `test_gradients = gradients_hold("ffn", {"activation": "gelu"})`.
+A test file needs one line for an operation:
+
+    test_gradients = make_gradient_test("ffn", {"activation": "gelu"})
+
 Each dict is one variant. It replaces arguments of the valid call, which valid_calls.py makes for every
 function.
 """

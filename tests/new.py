@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "exercises"), str(ROOT / "tests" / "data")]
 
 import make_confusion  # noqa: E402
-from list_codings import CODE, list_codings  # noqa: E402
+from codings import CODE, list_codings  # noqa: E402
 from scaffolds.exercise import KINDS, create_exercise  # noqa: E402
 from scaffolds.files import CannotCreate  # noqa: E402
 from scaffolds.operation import create_operation  # noqa: E402

@@ -536,7 +536,7 @@ def test_report_is_true_when_every_row_passes():
 
 
 @pytest.mark.parametrize("row", [AT_A_KINK, FAILING], ids=["kink", "fail"])
-def test_report_is_false_when_a_row_does_not_pass(row):
+def test_report_is_false_if_a_row_fails(row):
     assert not GradientReport((PASSING, row), 1e-8)
 
 

@@ -108,7 +108,7 @@ def replace_result(solution: str, other: "str | Edit") -> Callable[..., Any]:
     Examples
     --------
     >>> double = "def double(x):\\n    y = x + x\\n    return y"
-    >>> instead(double, "y * y")(3)
+    >>> replace_result(double, "y * y")(3)
     36
     """
     if isinstance(other, Edit):

@@ -28,7 +28,7 @@ def get_entry(cell: dict[str, Any], role: str) -> str:
 
     Examples
     --------
-    >>> named({"metadata": {"npformer": {"predict": "1.1a"}}}, "predict")
+    >>> get_entry({"metadata": {"npformer": {"predict": "1.1a"}}}, "predict")
     '1.1a'
     """
     entry: str = cell["metadata"].get("npformer", {}).get(role, "")
@@ -49,7 +49,7 @@ def get_source(cell: dict[str, Any]) -> str:
 
     Examples
     --------
-    >>> source_of({"source": ["a\\n", "b"]})
+    >>> get_source({"source": ["a\\n", "b"]})
     'a\\nb'
     """
     return "".join(cell["source"])
@@ -69,7 +69,7 @@ def make_student_copy(notebook: dict[str, Any]) -> dict[str, Any]:
     Examples
     --------
     >>> cell = {"cell_type": "code", "source": "1 + 1", "outputs": ["2"], "execution_count": 7}
-    >>> student_copy({"cells": [cell]})["cells"][0]["outputs"], cell["outputs"]
+    >>> make_student_copy({"cells": [cell]})["cells"][0]["outputs"], cell["outputs"]
     ([], ['2'])
     """
     copied = copy.deepcopy(notebook)
@@ -92,7 +92,7 @@ def list_lesson_files() -> list[Path]:
 
     Examples
     --------
-    >>> lesson_files()[0].name
+    >>> list_lesson_files()[0].name
     '01_positional_encoding.ipynb'
     """
     package = Path(__file__).parents[1]

@@ -42,7 +42,7 @@ def make_page(kind: str, title: str, body: str, sheet: str) -> str:
 
     Examples
     --------
-    >>> paper("exam", "A & B", "", "").count("A &amp; B")
+    >>> make_page("exam", "A & B", "", "").count("A &amp; B")
     2
     """
     from importlib import resources

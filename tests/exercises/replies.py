@@ -9,7 +9,7 @@ import contextlib
 import io
 import warnings
 
-from list_codings import NUMBERS, check, list_codings, plain_answers
+from codings import NUMBERS, check, list_codings, plain_answers
 
 from npformer.exercises import list_exercises, show
 

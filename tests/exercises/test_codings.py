@@ -6,7 +6,7 @@ import re
 import make_confusion as confusion
 import numpy as np
 import pytest
-from list_codings import CODE, FOLDER, check, list_codings, plain_answers, reply
+from codings import CODE, FOLDER, check, get_reply, list_codings, plain_answers
 
 from npformer.exercises.bank import bank
 from npformer.exercises.bank.questions import load_mistakes, read_text
@@ -30,7 +30,7 @@ def test_check_gives_each_coding_its_reply(topic):
 
 def find_problems(coding):
     """Yield what is wrong with the reply to a coding."""
-    result = reply(coding)
+    result = get_reply(coding)
     text = " ".join([*result.codes, result.evidence, result.hint])
     if result.status not in STATUSES.get(coding.label, FAILED):
         yield result.status
@@ -79,7 +79,7 @@ def test_every_mistake_has_a_coding():
     }
 
 
-@pytest.mark.parametrize(("name", "read"), [("mistakes.md", words), ("questions.md", asked)])
+@pytest.mark.parametrize(("name", "read"), [("mistakes.md", load_mistakes), ("questions.md", load_questions)])
 def test_every_paragraph_of_the_bank_is_read(name, read):
     assert read_text(name).count("\n## ") == len(read())
 

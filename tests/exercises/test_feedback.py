@@ -3,7 +3,7 @@
 import string
 
 import pytest
-from list_codings import CODE, check, list_codings, plain_answers
+from codings import CODE, check, list_codings, plain_answers
 from other_words import in_other_words, pseudo
 
 from npformer.exercises import Result, feedback, templates

@@ -360,5 +360,5 @@ def test_find_similar_ignores_names_and_comments():
     assert all(share > 0.9 for share, _, _ in pairs)
 
 
-def test_read_runs_of_a_file_that_is_too_large():
+def test_read_runs_of_a_too_large_file():
     assert similarity._read_runs(make_submission("a.py", b"#" * (MAX_BYTES + 1))) == set()

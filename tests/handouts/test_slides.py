@@ -69,7 +69,7 @@ def command(tmp_path, monkeypatch, capsys):
         for file, lesson in zip(files, lessons, strict=True):
             file.write_text(json.dumps(lesson))
         (tmp_path / "README.md").write_text("")
-        monkeypatch.setattr(slides, "lesson_files", lambda: files)
+        monkeypatch.setattr(slides, "list_lesson_files", lambda: files)
         monkeypatch.setattr(slides, "format_page", lambda slides, title, stage: str(slides))
         exit_code = cli.main(["slides", "--out", str(tmp_path / "deck")])
         out, err = capsys.readouterr()

@@ -71,14 +71,14 @@ def test_example_from_name_never_changes_its_numbers(array, expected):
 def fold_name(monkeypatch, name):
     """Return the letters from which `example_from_name` draws the numbers of a name."""
     drawn_from = []
-    draw_numbers = named_example._numbers
+    draw_numbers = named_example._number_stream
 
     def record_letters(letters):
         drawn_from.append(letters)
         return draw_numbers("x")
 
     with monkeypatch.context() as patch:
-        patch.setattr(named_example, "_numbers", record_letters)
+        patch.setattr(named_example, "_number_stream", record_letters)
         example_from_name(name)
     return drawn_from[0]
 
@@ -130,7 +130,7 @@ DULL_EXAMPLES = [
     [pytest.param(path, letters, id=rule) for rule, path, letters in DULL_EXAMPLES],
 )
 def test_is_lively_rejects_a_dull_example(path, letters):
-    draw = partial(named_example._draw_array, named_example._numbers(letters))
+    draw = partial(named_example._draw_array, named_example._number_stream(letters))
     assert is_lively(dog_bites_man())
     assert not is_lively(replaced(dog_bites_man(), f"block.{path}", draw))
 

@@ -124,7 +124,7 @@ def test_kept_bytes_counts_the_kv_cache(dtype):
     config = npf.CausalLMConfig(d_model=8, d_ff=5, n_heads=4, n_kv_heads=2, n_layers=3)
     params = npf.init_causal_lm(11, config, np.random.default_rng(0), dtype=dtype)
     ids = np.ones((1, 16), int)
-    empty_cache = [empty_cache(block.attention, ids, config) for block in params.blocks]
-    _, cache = next_logits(ids, empty_cache, params, config)
+    caches = [empty_cache(block.attention, ids, config) for block in params.blocks]
+    _, cache = next_logits(ids, caches, params, config)
     n_bytes = sum(block.keys.nbytes + block.values.nbytes for block in cache)
     assert n_bytes == 16 * npf.kept_bytes(config, dtype=dtype)

@@ -73,7 +73,7 @@ def test_order_task_twins_differ_in_two_words(twins):
 
 
 @per_twins
-def test_order_task_label_is_one_if_person_is_first(twins):
+def test_order_task_label_is_one_for_person_first(twins):
     for sentence, label in zip(*sentences_of(twins), strict=True):
         pattern = "j*pvj*a" if label else "j*avj*p"
         assert re.fullmatch(pattern, "".join(KIND[word] for word in sentence))
@@ -124,7 +124,7 @@ def test_number_in_words_is_english(number, words):
     assert number_in_words(number) == words
 
 
-def test_number_in_words_has_the_value_of_the_number():
+def test_number_in_words_has_its_value():
     numbers = [*range(2000), *range(999_000, 1_000_000), *generator().integers(1_000_000, size=2000).tolist()]
     assert [value(tokenize(number_in_words(n))) for n in numbers] == numbers
 

@@ -69,7 +69,7 @@ def test_fetch_stories_error_explains_manual_installation(
     assert cli.main(["fetch", "stories"]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and err.startswith("npformer fetch: ") and message in err
-    assert f"put stories15M.bin and tokenizer.bin into {stories.stories_folder()}" in err
+    assert f"put stories15M.bin and tokenizer.bin into {stories.find_stories_folder()}" in err
     assert not stories.find_stories_folder().exists()
 
 

@@ -99,7 +99,10 @@ def files_of_bank():
     """Return {file name: ids of the exercises in it} of the bank's Python files."""
     paths = sorted((ROOT / BANK).glob("*.py"))
     texts = {path.stem: path.read_text(encoding="utf-8") for path in paths}
-    return {name: re.findall(r'(?:coded|drawn)\("([\w.]+)"', text) for name, text in texts.items()}
+    return {
+        name: re.findall(r'(?:function_exercise|number_exercise)\("([\w.]+)"', text)
+        for name, text in texts.items()
+    }
 
 
 def sections_of_exercises(questions):
@@ -158,10 +161,10 @@ def code_of_exercise(kind, file, values):
     path = f"{BANK}/{file}.py"
     text = read(path)
     if kind == "numbers":
-        text = with_import(text, "npformer.exercises.bank.questions", ["drawn"])
+        text = with_import(text, "npformer.exercises.bank.questions", ["number_exercise"])
         text = with_import(text, "npformer.exercises.task", ["Draw", "Posed"])
         return {path: text.rstrip() + "\n" + filled(NUMBERS, **values)}
-    text = with_import(text, "npformer.exercises.bank.questions", ["coded"])
+    text = with_import(text, "npformer.exercises.bank.questions", ["function_exercise"])
     text = with_import(text, "npformer.exercises.task", ["Edit"])
     codings = f"{CODINGS}/{file}.txt"
     before = read(codings) if (ROOT / codings).exists() else ""

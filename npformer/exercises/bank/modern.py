@@ -300,7 +300,7 @@ def grouped_backward(dy, n_kv_heads):
         ],
         "KV-GRAD-COPIED": [Edit("sum(axis=1)", "sum(axis=1).repeat(n_heads // n_kv_heads, axis=0)")],
     },
-    ours="sum_repeated")
+    ours="sum_repeated_heads")
 
 
 @number_exercise("modern.kept_bytes")
