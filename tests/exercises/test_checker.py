@@ -105,7 +105,7 @@ def test_example_exercise_of_contributing_works(monkeypatch):
     code, words = (re.search(rf"```{kind}\n(.*?)```", text, re.S)[1] for kind in ("python", "markdown"))
     monkeypatch.setattr(questions, "load_questions", lambda: questions.questions_of(f"\n{words}"))
     monkeypatch.setattr(questions, "load_mistakes", lambda: questions.mistakes_of(f"\n{words}"))
-    names = {"np": np, "Draws": Draws, "Edit": Edit, "coded": questions.function_exercise}
+    names = {"np": np, "Draws": Draws, "Edit": Edit, "function_exercise": questions.function_exercise}
     exec(code, names)
     kl = names["backward"]
 

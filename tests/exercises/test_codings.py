@@ -9,7 +9,7 @@ import pytest
 from codings import CODE, FOLDER, check, get_reply, list_codings, plain_answers
 
 from npformer.exercises.bank import bank
-from npformer.exercises.bank.questions import load_mistakes, read_text
+from npformer.exercises.bank.questions import load_mistakes, load_questions, read_text
 from npformer.exercises.probe import run
 
 TOPICS = sorted(path.stem for path in FOLDER.glob("*.txt"))
