@@ -71,7 +71,7 @@ def gradcheck(
     directions: int | None = None,
     **kwargs: Any,
 ) -> GradientReport:
-    """Compare backward(d_output, cache), entry by entry, with finite differences of forward(*args, **kwargs).
+    """Compare every entry of a gradient with finite differences: is ``backward`` the derivative of ``forward``?
 
     With φ(x) = Σ d_output · forward(x) for one random d_output, a correct backward pass returns dφ/dx. The
     module `npformer.gradcheck.finite_differences` explains how dφ/dx is estimated, and how large the error of
