@@ -6,11 +6,12 @@ and that its result has the shape (..., T_k, d_v). T_q is the number of queries,
 
 import math
 from types import ModuleType
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from npformer.arrays import Array, array_module
+from npformer.config import EVEN_HEADS, Heads
 from npformer.functional import LinearCache, glorot, linear_backward, linear_forward, softmax_in_place
 from npformer.positional import Layout, RoPECache, rope_backward, rope_forward
 from npformer.validation.annotations import (
@@ -25,7 +26,11 @@ from npformer.validation.annotations import (
     Rng,
     Size,
 )
-from npformer.validation.rules import EVEN_HEADS, KEY_WIDTH, Heads, KVHeads  # conditions beyond the shapes
+from npformer.validation.call import Call, Phase
+from npformer.validation.checks import check_integer
+from npformer.validation.rules import rule
+
+# --- scaled dot-product attention -----------------------------------------------------------------
 
 
 class AttentionCache(NamedTuple):
@@ -151,10 +156,57 @@ def _transpose(x: Array) -> Array:
     return x.swapaxes(-1, -2)
 
 
+# --- what the arguments of multi-head attention must satisfy --------------------------------------
+# Rules are conditions that a shape cannot express. Argument validation (npformer/validation) checks them.
+
+
+@rule("divides n_heads", Phase.MASKS)
+def KV_HEADS(value: Any, name: str, call: Call) -> None:
+    """Check that the number of key heads divides the number of query heads."""
+    check_integer(call.function, name, value, 1)
+    n_heads = call.sizes["h"]
+    if n_heads % value:
+        raise call.value_error(f"{name} is {value}; expected a divisor of n_heads={n_heads}")
+
+
+@rule("tells d_kv")
+def RECORDS_D_KV(W_Q: Any, name: str, call: Call) -> None:
+    """Record d_kv = n_kv_heads d_k. Without n_kv_heads in the call or its config, d_kv is d_model.
+
+    A different rule rejects a wrong number of heads. Then d_kv stays unknown.
+    """
+    n_heads = _setting("n_heads", call)
+    n_kv_heads = _setting("n_kv_heads", call)
+    d_model = call.sizes["d_model"]
+    if n_kv_heads is None:
+        call.sizes["d_kv"] = d_model
+    elif _is_divisor(n_heads, d_model) and _is_divisor(n_kv_heads, n_heads):
+        call.sizes["d_kv"] = d_model // n_heads * n_kv_heads
+
+
+def _setting(name: str, call: Call) -> Any:
+    """Return an argument of the call, or the field of its config, or None."""
+    if name in call.arguments:
+        return call.arguments[name]
+    return getattr(call.arguments.get("config"), name, None)
+
+
+def _is_divisor(value: Any, whole: int) -> bool:
+    """Return whether value is a positive integer that divides `whole`."""
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return is_integer and value >= 1 and whole % value == 0
+
+
+KVHeads = Annotated[int, KV_HEADS]
+
+
+# --- multi-head attention -------------------------------------------------------------------------
+
+
 class AttentionParams(NamedTuple):
     """The projections of multi-head attention. The biases may be absent (None)."""
 
-    W_Q: Float[Array, "d_model d_model", KEY_WIDTH]  # head 0 has the first d_k columns, head 1 the next ones
+    W_Q: Float[Array, "d_model d_model", RECORDS_D_KV]  # head 0 has the first d_k columns, head 1 the next
     W_K: Float[Array, "d_model d_kv"]  # d_kv = n_kv_heads · d_k, and d_kv = d_model without n_kv_heads
     W_V: Float[Array, "d_model d_kv"]
     W_O: Float[Array, "d_model d_model"]
@@ -424,6 +476,9 @@ def merge_heads(x: Float[Array, "... h T d_k"]) -> Float[Array, "... T d_model"]
     """
     *leading, h, T, d_k = x.shape
     return x.swapaxes(-2, -3).reshape(*leading, T, h * d_k)  # (..., T, d_model)
+
+
+# --- masks ----------------------------------------------------------------------------------------
 
 
 def causal_mask(T_q: Length, T_k: Length | None = None, *, xp: ModuleType = np) -> Array:

@@ -1,10 +1,44 @@
 """The configuration of a model: its sizes and choices."""
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from npformer.functional import Activation
 from npformer.validation.annotations import Count, Length, NonNegative, Rate, Size
-from npformer.validation.rules import EVEN_HEADS, Heads
+from npformer.validation.call import Call, Phase
+from npformer.validation.checks import check_integer
+from npformer.validation.rules import rule
+
+# --- what the settings must satisfy ---------------------------------------------------------------
+# Rules are conditions that a type cannot express. Argument validation (npformer/validation) checks them.
+# The modules attention and modern.causal_lm use Heads too, and attention uses EVEN_HEADS.
+
+
+@rule("divides d_model", Phase.IDS)
+def HEADS(value: Any, name: str, call: Call) -> None:
+    """Check that the number of heads divides d_model, and record the number as the size h."""
+    check_integer(call.function, name, value, 1)
+    d_model = call.sizes["d_model"]
+    if d_model % value:
+        raise call.value_error(f"{name} is {value}; expected a divisor of d_model={d_model}")
+    call.sizes["h"] = value
+
+
+@rule("RoPE needs an even d_k", Phase.MASKS)
+def EVEN_HEADS(value: Any, name: str, call: Call) -> None:
+    """Check that d_k is even if the value switches RoPE on, because RoPE rotates pairs of columns."""
+    d_model, n_heads = call.sizes["d_model"], call.sizes["h"]
+    d_k = d_model // n_heads
+    has_rope = value in (True, "rope")
+    if has_rope and d_k % 2:
+        given = f"d_model={d_model} and n_heads={n_heads} give {d_k}"
+        raise call.value_error(f"{name} is {value!r}; expected an even d_k, {given}")
+
+
+Heads = Annotated[int, HEADS]
+
+
+# --- the configuration ----------------------------------------------------------------------------
+
 
 Norm = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "learned", "rope", "alibi", "none"]

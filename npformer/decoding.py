@@ -25,10 +25,26 @@ from npformer.feed_forward import ffn_forward
 from npformer.functional import linear_forward
 from npformer.layer_norm import layer_norm_forward
 from npformer.positional import alibi_bias, rope_cos_sin, rotate
-from npformer.transformer import TransformerParams, embed_forward
+from npformer.transformer import FITS_LEARNED_TABLE, TransformerParams, embed_forward
 from npformer.tree import leaves
 from npformer.validation.annotations import Count, Ids
-from npformer.validation.rules import IN_VOCABULARY, TABLE_LENGTH, TABLE_ROWS, Id
+from npformer.validation.call import Call, Phase
+from npformer.validation.rules import IN_VOCABULARY, Id, rule
+
+# --- what the arguments must satisfy --------------------------------------------------------------
+# Rules are conditions that a shape cannot express. Argument validation (npformer/validation) checks them.
+
+
+@rule("<= the learned table's rows", Phase.MASKS)
+def OUTPUT_FITS_TABLE(max_length: Any, name: str, call: Call) -> None:
+    """Check that the learned table has a row for each position of the output."""
+    table = call.arguments["params"].target_positions
+    if table is not None and max_length > len(table.P):
+        expected = f"expected at most the learned table's {len(table.P)} positions"
+        raise call.value_error(f"{name} is {max_length}; {expected}")
+
+
+# --- greedy decoding ------------------------------------------------------------------------------
 
 
 class RoPERotation(NamedTuple):
@@ -55,13 +71,13 @@ class BlockState(NamedTuple):
 
 
 def greedy_decode(
-    source_ids: Ids[Array, "... S", IN_VOCABULARY, TABLE_ROWS],
+    source_ids: Ids[Array, "... S", IN_VOCABULARY, FITS_LEARNED_TABLE],
     params: TransformerParams,
     config: TransformerConfig,
     *,
     start_id: Id,
     stop_id: Id,
-    max_length: Annotated[Count, TABLE_LENGTH],
+    max_length: Annotated[Count, OUTPUT_FITS_TABLE],
     padding_id: Id | None = None,
 ) -> Array:
     """ids[t+1] = argmax logits[t], until each row contains stop_id or has max_length tokens.

@@ -6,15 +6,34 @@ prefix d denotes the gradient of the loss: dx is ∂loss/∂x. N is the product 
 """
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
 from npformer.arrays import Array, array_module
 from npformer.normal import normal_cdf
 from npformer.validation.annotations import Float, Rate, Rng, Shape
-from npformer.validation.checks import FLOATS
-from npformer.validation.rules import Axis
+from npformer.validation.call import Call, Phase
+from npformer.validation.checks import FLOATS, check_integer
+from npformer.validation.rules import rule
+
+# --- what the arguments must satisfy --------------------------------------------------------------
+# Rules are conditions that a shape cannot express. Argument validation (npformer/validation) checks them.
+
+
+@rule("an axis of scores", Phase.IDS)
+def AXIS(axis: Any, name: str, call: Call) -> None:
+    """Check that the scores have this axis."""
+    check_integer(call.function, name, axis)
+    scores = call.arguments["scores"]
+    if not -scores.ndim <= axis < scores.ndim:
+        raise call.value_error(f"{name} is {axis}; expected an axis of scores, shape {scores.shape}")
+
+
+Axis = Annotated[int, AXIS]
+
+
+# --- the operations -------------------------------------------------------------------------------
 
 
 class LinearCache(NamedTuple):

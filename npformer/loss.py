@@ -1,13 +1,53 @@
 """Cross-entropy of logits against target ids, forward and backward."""
 
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-import numpy as np  # noqa: F401  # The examples use np.
+import numpy as np
 
 from npformer.arrays import Array, array_module
 from npformer.functional import as_rows
-from npformer.validation.annotations import Float, Ids, Integer
-from npformer.validation.rules import COUNTED, DLoss, Smoothing
+from npformer.validation.annotations import Float, Ids, Integer, number
+from npformer.validation.call import Call, Phase
+from npformer.validation.checks import check_float, check_id_range, check_number, check_same_shape
+from npformer.validation.rules import rule
+
+# --- what the arguments must satisfy --------------------------------------------------------------
+# Rules are conditions that a shape cannot express. Argument validation (npformer/validation) checks them.
+
+
+@rule("one counts at least", Phase.MASKS, reads_values=True)
+def COUNTED(targets: Any, name: str, call: Call) -> None:
+    """Check that at least one target counts, and that all counted targets are in the vocabulary."""
+    ignore_index = call.arguments.get("ignore_index")
+    if not isinstance(targets, np.ndarray):
+        return
+    counted = targets.ravel() if ignore_index is None else targets[targets != ignore_index]
+    if counted.size == 0:
+        raise call.value_error(
+            f"{name} has no id that counts; expected at least one: there is nothing to average"
+        )
+    check_id_range(call.function, name, counted, call.sizes["vocab_size"])
+
+
+@rule("one number")
+def ONE_NUMBER(dloss: Any, name: str, call: Call) -> None:
+    """Check that the gradient of a loss is one number: a Python number, or an array without axes.
+
+    An array has the dtype that the cache has recorded.
+    """
+    if isinstance(dloss, int | float):
+        check_number(call.function, name, dloss)
+        return
+    output = "the forward's output"
+    check_float(call.function, name, dloss, call.dtype, output)
+    check_same_shape(call.function, name, dloss, (), output)
+
+
+DLoss = Annotated[Any, ONE_NUMBER]
+Smoothing = Annotated[float, number("0 <= · <= 1", minimum=0, maximum=1)]
+
+
+# --- the operations -------------------------------------------------------------------------------
 
 
 class CrossEntropyCache(NamedTuple):

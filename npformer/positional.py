@@ -18,7 +18,23 @@ from npformer.validation.annotations import (
     Positive,
     Shape,
 )
-from npformer.validation.rules import EVEN, ROWS  # conditions that a shape alone cannot express
+from npformer.validation.call import Call, Phase
+from npformer.validation.rules import EVEN, max_positions
+
+# --- what the arguments must satisfy --------------------------------------------------------------
+# Rules are conditions that a shape cannot express. Argument validation (npformer/validation) checks them.
+
+
+def _rows_of_params(call: Call, name: str) -> int:
+    """Return the number of positions in the table of learned positions."""
+    return len(call.arguments["params"].P)
+
+
+FITS_TABLE = max_positions("the table's max_length", _rows_of_params, Phase.IDS)
+
+
+# --- the operations -------------------------------------------------------------------------------
+
 
 Layout = Literal["interleaved", "halves"]
 
@@ -190,7 +206,7 @@ class LearnedPositionsCache(NamedTuple):
 
 
 def learned_positions_forward(
-    x: Float[Array, "... T d_model", ROWS], params: LearnedPositionsParams
+    x: Float[Array, "... T d_model", FITS_TABLE], params: LearnedPositionsParams
 ) -> tuple[Float[Array, "... T d_model"], LearnedPositionsCache]:
     """y = x + P[:T], with one trained row per position.
 

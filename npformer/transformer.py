@@ -28,7 +28,42 @@ from npformer.positional import (
     positional_encoding,
 )
 from npformer.validation.annotations import DType, Float, Ids, Rng, Shape, Size
-from npformer.validation.rules import IN_VOCABULARY, TABLE, TABLE_ROWS, Id
+from npformer.validation.call import Call, Phase
+from npformer.validation.checks import wrong_kind
+from npformer.validation.rules import IN_VOCABULARY, Id, max_positions, rule
+
+# --- what the arguments must satisfy --------------------------------------------------------------
+# Rules are conditions that a shape cannot express. Argument validation (npformer/validation) checks them.
+# The modules decoding and pretrained.minilm use FITS_LEARNED_TABLE too.
+
+
+def _rows_of_learned_table(call: Call, name: str) -> int | None:
+    """Return the number of positions in the learned table for these ids, or None without such a table."""
+    field = name.replace("ids", "positions")  # source_ids: source_positions
+    table = getattr(call.arguments["params"], field)
+    return None if table is None else len(table.P)
+
+
+FITS_LEARNED_TABLE = max_positions("the learned table's max_length", _rows_of_learned_table, Phase.MASKS)
+
+
+@rule("as config.positions says")
+def TABLE_AS_CONFIGURED(table: Any, name: str, call: Call) -> None:
+    """Check that there is a learned table exactly if config.positions is "learned", and check its length."""
+    config = call.arguments["config"]
+    if config.positions != "learned":
+        if table is not None:
+            expected = f"expected None with config.positions={config.positions!r}"
+            raise call.value_error(f"{name} is a table; {expected}")
+        return
+    if table is None:
+        raise wrong_kind(call.function, name, table, "a LearnedPositionsParams")
+    if len(table.P) != config.max_length:
+        expected = f"expected config.max_length={config.max_length}"
+        raise call.value_error(f"{name}.P has {len(table.P)} rows; {expected}")
+
+
+# --- the model ------------------------------------------------------------------------------------
 
 
 class TransformerParams(NamedTuple):
@@ -37,8 +72,8 @@ class TransformerParams(NamedTuple):
     embedding: EmbeddingParams  # one matrix for the source, the target and the logits
     encoder: EncoderParams
     decoder: DecoderParams
-    source_positions: Annotated[LearnedPositionsParams | None, TABLE] = None
-    target_positions: Annotated[LearnedPositionsParams | None, TABLE] = None
+    source_positions: Annotated[LearnedPositionsParams | None, TABLE_AS_CONFIGURED] = None
+    target_positions: Annotated[LearnedPositionsParams | None, TABLE_AS_CONFIGURED] = None
 
 
 class EmbeddedCache(NamedTuple):
@@ -95,8 +130,8 @@ def init_transformer(
 
 
 def transformer_forward(
-    source_ids: Ids[Array, "... S", IN_VOCABULARY, TABLE_ROWS],
-    target_ids: Ids[Array, "... T", IN_VOCABULARY, TABLE_ROWS],
+    source_ids: Ids[Array, "... S", IN_VOCABULARY, FITS_LEARNED_TABLE],
+    target_ids: Ids[Array, "... T", IN_VOCABULARY, FITS_LEARNED_TABLE],
     params: TransformerParams,
     config: TransformerConfig,
     *,

@@ -19,8 +19,8 @@ from valid_calls import CALLS, CHECKED, array, call
 import npformer as npf
 from npformer import Float, Ids, Mask, checked
 from npformer.arrays import Array
+from npformer.loss import DLoss
 from npformer.validation.cache_key import cache_key
-from npformer.validation.rules import DLoss
 from npformer.validation.signature import MAX_KEYS
 
 # --- a checked function is still an ordinary function -------------------------------------------------
@@ -195,13 +195,16 @@ def test_loss_of_user_without_floats_accepts_any_float():
 
 # --- the traceback of a rejected call ---------------------------------------------------------------------
 
-VALIDATION = Path(npf.__file__).parent / "validation"
+PACKAGE = Path(npf.__file__).parent
 
 
 def functions_in_traceback(error):
-    """Return the names of the functions of npformer/validation in a traceback, from the call on."""
+    """Return the names of the package's functions in a traceback, from the call on.
+
+    A rejected call runs only functions of argument validation. The rule of one operation is in its module.
+    """
     frames = traceback.extract_tb(error.__traceback__)
-    return [frame.name for frame in frames if Path(frame.filename).parent == VALIDATION]
+    return [frame.name for frame in frames if PACKAGE in Path(frame.filename).parents]
 
 
 def error_of(name, change):

@@ -11,11 +11,13 @@ import numpy as np
 from npformer.arrays import Array, array_module
 from npformer.attention import (
     AttentionParams,
+    KVHeads,
     MultiHeadAttentionCache,
     causal_mask,
     multi_head_attention_forward,
     padding_mask,
 )
+from npformer.config import Heads
 from npformer.embedding import EmbeddingParams, init_embedding, tied_logits_backward, tied_logits_forward
 from npformer.encoder import self_attention_backward
 from npformer.functional import glorot, linear_backward, linear_forward
@@ -46,7 +48,43 @@ from npformer.validation.annotations import (
     Shape,
     Size,
 )
-from npformer.validation.rules import CONFIG_ROOM, EVEN_HEAD, HEAD, IN_VOCABULARY, LAYERS, Heads, Id, KVHeads
+from npformer.validation.call import Call, Phase
+from npformer.validation.checks import wrong_kind
+from npformer.validation.rules import IN_VOCABULARY, LAYERS, Id, max_positions, rule
+
+# --- what the arguments must satisfy --------------------------------------------------------------
+# Rules are conditions that a shape cannot express. Argument validation (npformer/validation) checks them.
+
+
+@rule("even d_k")
+def EVEN_HEAD(value: Any, name: str, call: Call) -> None:
+    """Check that d_k is even in a config of a model that always has RoPE."""
+    d_model = call.sizes["d_model"]
+    d_k = d_model // value
+    if d_k % 2:
+        raise call.value_error(f"{name} is {value}; expected an even d_k, d_model={d_model} gives {d_k}")
+
+
+@rule("iff untied")
+def HEAD_UNLESS_TIED(head: Any, name: str, call: Call) -> None:
+    """Check that there is an output matrix if config.tied is False, and none otherwise."""
+    is_tied = call.arguments["config"].tied
+    if is_tied and head is not None:
+        raise call.value_error(f"{name} is an array; expected None with config.tied=True")
+    if not is_tied and head is None:
+        raise wrong_kind(call.function, name, head, "an array with config.tied=False")
+
+
+def _max_length_of_config(call: Call, name: str) -> int:
+    """Return the number of positions that the config allows."""
+    max_length: int = call.arguments["config"].max_length
+    return max_length
+
+
+FITS_MAX_LENGTH = max_positions("config.max_length", _max_length_of_config, Phase.MASKS)
+
+
+# --- the model ------------------------------------------------------------------------------------
 
 
 class CausalLMConfig(NamedTuple):
@@ -104,7 +142,7 @@ class CausalLMParams(NamedTuple):
     embedding: EmbeddingParams
     blocks: Annotated[tuple[CausalBlockParams, ...], LAYERS]
     norm: RMSNormParams
-    head: Annotated[Float[Array, "d_model vocab_size"] | None, HEAD] = None  # None if config.tied
+    head: Annotated[Float[Array, "d_model vocab_size"] | None, HEAD_UNLESS_TIED] = None  # None if config.tied
 
 
 class CausalBlockCache(NamedTuple):
@@ -169,7 +207,7 @@ def init_causal_block(config: CausalLMConfig, rng: Rng, dtype: Any) -> CausalBlo
 
 
 def causal_lm_forward(
-    ids: Ids[Array, "... T", IN_VOCABULARY, CONFIG_ROOM],
+    ids: Ids[Array, "... T", IN_VOCABULARY, FITS_MAX_LENGTH],
     params: CausalLMParams,
     config: CausalLMConfig,
     *,

@@ -3,7 +3,7 @@
 In the shapes of this module, B is the batch: the leading axes of the ids.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -15,8 +15,55 @@ from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalL
 from npformer.modern.gated_ffn import gated_ffn_forward
 from npformer.modern.rms_norm import rms_norm_forward
 from npformer.positional import rope_cos_sin
-from npformer.validation.annotations import Count, Ids, Length, NonNegative, Rng
-from npformer.validation.rules import DRAWS, IN_VOCABULARY, NEW_ROOM, PADDING, PROMPT, Id, Share
+from npformer.validation.annotations import Count, Ids, Length, NonNegative, Rng, number
+from npformer.validation.call import Call, Phase
+from npformer.validation.checks import check_generator
+from npformer.validation.rules import IN_VOCABULARY, Id, rule
+
+# --- what the arguments must satisfy --------------------------------------------------------------
+# Rules are conditions that a shape cannot express. Argument validation (npformer/validation) checks them.
+
+
+@rule("T >= 1", Phase.MASKS)
+def PROMPT(ids: Any, name: str, call: Call) -> None:
+    """Check that a prompt has at least one token in each row."""
+    if ids.shape[-1] == 0:
+        raise call.value_error(f"{name} has shape {ids.shape}; expected at least one token a row")
+
+
+@rule("T + n <= max_length", Phase.RELATIONS)
+def NEW_TOKENS_FIT(n: Any, name: str, call: Call) -> None:
+    """Check that the prompt and n new tokens have at most config.max_length positions."""
+    n_prompt, max_length = call.sizes["T"], call.arguments["config"].max_length
+    if n_prompt + n > max_length:
+        given = f"the prompt has {n_prompt} positions and config.max_length={max_length}"
+        raise call.value_error(f"{name} is {n}; expected at most {max_length - n_prompt}, {given}")
+
+
+@rule("behind the tokens", Phase.RELATIONS, reads_values=True)
+def PADDING(padding_id: Any, name: str, call: Call) -> None:
+    """Check that padding comes only after the last token of a row; an array on a GPU is not checked."""
+    ids = call.arguments["ids"]
+    if padding_id is None or not isinstance(ids, np.ndarray):
+        return
+    is_token = ids != padding_id  # (B, T)
+    starts_with_token = is_token[..., 0].all()
+    has_token_after_padding = (is_token[..., 1:] & ~is_token[..., :-1]).any()
+    if not starts_with_token or has_token_after_padding:
+        raise call.value_error(f"ids has {name}={padding_id} before a token; expected it at the end only")
+
+
+@rule("rng unless temperature=0", Phase.RELATIONS)
+def NEEDS_GENERATOR(n: Any, name: str, call: Call) -> None:
+    """Check that there is a generator if tokens are sampled. With temperature=0 nothing is sampled."""
+    if call.arguments.get("temperature", 1.0) != 0:
+        check_generator(call.function, "rng", call.arguments.get("rng"))
+
+
+Share = Annotated[float, number("0 < · <= 1", above=0, maximum=1)]
+
+
+# --- generation -----------------------------------------------------------------------------------
 
 
 def generate(
@@ -24,7 +71,7 @@ def generate(
     params: CausalLMParams,
     config: CausalLMConfig,
     *,
-    max_new_tokens: Annotated[Length, NEW_ROOM, DRAWS],
+    max_new_tokens: Annotated[Length, NEW_TOKENS_FIT, NEEDS_GENERATOR],
     temperature: NonNegative = 1.0,
     top_k: Count | None = None,
     top_p: Share | None = None,

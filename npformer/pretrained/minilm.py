@@ -26,11 +26,12 @@ from npformer.pretrained.named_arrays import (
     require_file,
 )
 from npformer.pretrained.safetensors_files import read_arrays
+from npformer.transformer import FITS_LEARNED_TABLE
 from npformer.tree import as_path, report_damage, tree_map
 from npformer.validation.annotations import Count, DType, Float, Ids
 from npformer.validation.call import Call
 from npformer.validation.checks import check_id_range, describe_value
-from npformer.validation.rules import IN_VOCABULARY, TABLE_ROWS, rule
+from npformer.validation.rules import IN_VOCABULARY, rule
 from npformer.validation.signature import check_value
 
 if TYPE_CHECKING:
@@ -120,7 +121,9 @@ def load_minilm(
 
 
 def minilm_input(
-    ids: Ids[Array, "... T", IN_VOCABULARY, TABLE_ROWS], params: MiniLMParams, config: TransformerConfig
+    ids: Ids[Array, "... T", IN_VOCABULARY, FITS_LEARNED_TABLE],
+    params: MiniLMParams,
+    config: TransformerConfig,
 ) -> Float[Array, "... T d_model"]:
     """Compute the input of the first block: LayerNorm(E[ids] + P[:T] + S[0]).
 

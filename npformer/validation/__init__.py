@@ -5,7 +5,8 @@
 - `annotation_reader` turns an annotation into a `Rule`, and a signature into a list of rules.
 - `call` has `Rule` (the check of one value) and `Call` (the sizes that the arguments have in this call).
 - `checks` has one function per kind of check. Such a function raises the error with the final message.
-- `rules` has relations between arguments, for example "the number of heads divides d_model".
+- `rules` has relations between arguments that several modules use, for example "each id is below vocab_size".
+  A relation that belongs to one operation is in the module of that operation.
 - `cache_key` describes a call, so that a call like an earlier accepted one is not checked again.
 - `output_files` checks paths of output files and writes the files.
 

@@ -1,10 +1,11 @@
-"""Rules about relations between arguments, such as "the number of heads divides d_model".
+"""Rules about relations between arguments, such as "the config has as many layers as the stack has blocks".
 
 A rule is written in a signature after a shape or a number. Its function returns None, or raises an error with
 the final message. Its phase says when it is checked, and so which sizes it can use.
 
-The first section has the rules that any operation can use. Each further section has the rules of the module
-in its heading, and uses no other section than the first one.
+This module has the rules that several modules can use, and the rules about trees of parameters. A rule that
+belongs to one operation or one model is in the module of that operation or model. For example, attention.py
+has the rule "the number of key heads divides the number of query heads".
 """
 
 import math
@@ -17,7 +18,6 @@ import numpy as np
 from npformer.arrays import is_array
 from npformer.tree import iter_leaves
 from npformer.validation import checks
-from npformer.validation.annotations import number
 from npformer.validation.call import Call, Check, Phase, Rule
 
 
@@ -47,7 +47,7 @@ def max_positions(limit_name: str, limit_of: Callable[[Call, str], int | None], 
     return Rule("T <= max_length", check, phase)
 
 
-# --- any operation: even sizes, ids, axes ---------------------------------------------------------
+# --- for several modules: even sizes, ids, blocks --------------------------------------------------
 
 
 @rule("even")
@@ -86,252 +86,7 @@ def LAYERS(blocks: Any, name: str, call: Call) -> None:
 Id = Annotated[int, ID]
 
 
-# --- functional.py --------------------------------------------------------------------------------
-
-
-@rule("an axis of scores", Phase.IDS)
-def AXIS(axis: Any, name: str, call: Call) -> None:
-    """Check that the scores have this axis."""
-    checks.check_integer(call.function, name, axis)
-    scores = call.arguments["scores"]
-    if not -scores.ndim <= axis < scores.ndim:
-        raise call.value_error(f"{name} is {axis}; expected an axis of scores, shape {scores.shape}")
-
-
-Axis = Annotated[int, AXIS]
-
-
-# --- config.py; attention.py and modern/causal_lm.py use them too ---------------------------------
-
-
-@rule("divides d_model", Phase.IDS)
-def HEADS(value: Any, name: str, call: Call) -> None:
-    """Check that the number of heads divides d_model, and record the number as the size h."""
-    checks.check_integer(call.function, name, value, 1)
-    d_model = call.sizes["d_model"]
-    if d_model % value:
-        raise call.value_error(f"{name} is {value}; expected a divisor of d_model={d_model}")
-    call.sizes["h"] = value
-
-
-@rule("RoPE needs an even d_k", Phase.MASKS)
-def EVEN_HEADS(value: Any, name: str, call: Call) -> None:
-    """Check that d_k is even if the value switches RoPE on, because RoPE rotates pairs of columns."""
-    d_model, n_heads = call.sizes["d_model"], call.sizes["h"]
-    d_k = d_model // n_heads
-    has_rope = value in (True, "rope")
-    if has_rope and d_k % 2:
-        given = f"d_model={d_model} and n_heads={n_heads} give {d_k}"
-        raise call.value_error(f"{name} is {value!r}; expected an even d_k, {given}")
-
-
-Heads = Annotated[int, HEADS]
-
-
-# --- attention.py ---------------------------------------------------------------------------------
-
-
-@rule("divides n_heads", Phase.MASKS)
-def KV_HEADS(value: Any, name: str, call: Call) -> None:
-    """Check that the number of key heads divides the number of query heads."""
-    checks.check_integer(call.function, name, value, 1)
-    n_heads = call.sizes["h"]
-    if n_heads % value:
-        raise call.value_error(f"{name} is {value}; expected a divisor of n_heads={n_heads}")
-
-
-@rule("tells d_kv")
-def KEY_WIDTH(W_Q: Any, name: str, call: Call) -> None:
-    """Record d_kv = n_kv_heads d_k; without n_kv_heads in the call or its config, d_kv is d_model.
-
-    A wrong number of heads has its own rule, which raises the error. Then d_kv stays unknown.
-    """
-    n_heads = _setting("n_heads", call)
-    n_kv_heads = _setting("n_kv_heads", call)
-    d_model = call.sizes["d_model"]
-    if n_kv_heads is None:
-        call.sizes["d_kv"] = d_model
-    elif _is_divisor(n_heads, d_model) and _is_divisor(n_kv_heads, n_heads):
-        call.sizes["d_kv"] = d_model // n_heads * n_kv_heads
-
-
-def _setting(name: str, call: Call) -> Any:
-    """Return an argument of the call, or the field of its config, or None."""
-    if name in call.arguments:
-        return call.arguments[name]
-    return getattr(call.arguments.get("config"), name, None)
-
-
-def _is_divisor(value: Any, whole: int) -> bool:
-    """Return whether value is a positive integer that divides `whole`."""
-    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return is_integer and value >= 1 and whole % value == 0
-
-
-KVHeads = Annotated[int, KV_HEADS]
-
-
-# --- positional.py --------------------------------------------------------------------------------
-
-
-def _rows_of_params(call: Call, name: str) -> int:
-    """Return the number of positions in the table of learned positions."""
-    return len(call.arguments["params"].P)
-
-
-ROWS = max_positions("the table's max_length", _rows_of_params, Phase.IDS)
-
-
-# --- loss.py --------------------------------------------------------------------------------------
-
-
-@rule("one counts at least", Phase.MASKS, reads_values=True)
-def COUNTED(targets: Any, name: str, call: Call) -> None:
-    """Check that at least one target counts, and that those that count are in the vocabulary."""
-    ignore_index = call.arguments.get("ignore_index")
-    if not isinstance(targets, np.ndarray):
-        return
-    counted = targets.ravel() if ignore_index is None else targets[targets != ignore_index]
-    if counted.size == 0:
-        raise call.value_error(
-            f"{name} has no id that counts; expected at least one: there is nothing to average"
-        )
-    checks.check_id_range(call.function, name, counted, call.sizes["vocab_size"])
-
-
-@rule("one number")
-def ONE_NUMBER(dloss: Any, name: str, call: Call) -> None:
-    """Check that the gradient of a loss is one number: a Python number, or an array without axes.
-
-    An array has the dtype that the cache has recorded.
-    """
-    if isinstance(dloss, int | float):
-        checks.check_number(call.function, name, dloss)
-        return
-    output = "the forward's output"
-    checks.check_float(call.function, name, dloss, call.dtype, output)
-    checks.check_same_shape(call.function, name, dloss, (), output)
-
-
-DLoss = Annotated[Any, ONE_NUMBER]
-Smoothing = Annotated[float, number("0 <= · <= 1", minimum=0, maximum=1)]
-
-
-# --- transformer.py; decoding.py and pretrained/minilm.py use TABLE_ROWS too ----------------------
-
-
-def _rows_of_learned_table(call: Call, name: str) -> int | None:
-    """Return the number of positions in the learned table for these ids, or None without such a table."""
-    field = name.replace("ids", "positions")  # source_ids: source_positions
-    table = getattr(call.arguments["params"], field)
-    return None if table is None else len(table.P)
-
-
-TABLE_ROWS = max_positions("the learned table's max_length", _rows_of_learned_table, Phase.MASKS)
-
-
-@rule("as config.positions says")
-def TABLE(table: Any, name: str, call: Call) -> None:
-    """Check that there is a learned table of the right length if config.positions is "learned", else none."""
-    config = call.arguments["config"]
-    if config.positions != "learned":
-        if table is not None:
-            expected = f"expected None with config.positions={config.positions!r}"
-            raise call.value_error(f"{name} is a table; {expected}")
-        return
-    if table is None:
-        raise checks.wrong_kind(call.function, name, table, "a LearnedPositionsParams")
-    if len(table.P) != config.max_length:
-        expected = f"expected config.max_length={config.max_length}"
-        raise call.value_error(f"{name}.P has {len(table.P)} rows; {expected}")
-
-
-# --- decoding.py ----------------------------------------------------------------------------------
-
-
-@rule("<= the learned table's rows", Phase.MASKS)
-def TABLE_LENGTH(max_length: Any, name: str, call: Call) -> None:
-    """Check that the learned table has a row for each position of the output."""
-    table = call.arguments["params"].target_positions
-    if table is not None and max_length > len(table.P):
-        expected = f"expected at most the learned table's {len(table.P)} positions"
-        raise call.value_error(f"{name} is {max_length}; {expected}")
-
-
-# --- modern/causal_lm.py --------------------------------------------------------------------------
-
-
-@rule("even d_k")
-def EVEN_HEAD(value: Any, name: str, call: Call) -> None:
-    """Check that d_k is even in a config of a model that always has RoPE."""
-    d_model = call.sizes["d_model"]
-    d_k = d_model // value
-    if d_k % 2:
-        raise call.value_error(f"{name} is {value}; expected an even d_k, d_model={d_model} gives {d_k}")
-
-
-@rule("iff untied")
-def HEAD(head: Any, name: str, call: Call) -> None:
-    """Check that there is an output matrix if config.tied is False, and none otherwise."""
-    is_tied = call.arguments["config"].tied
-    if is_tied and head is not None:
-        raise call.value_error(f"{name} is an array; expected None with config.tied=True")
-    if not is_tied and head is None:
-        raise checks.wrong_kind(call.function, name, head, "an array with config.tied=False")
-
-
-def _max_length_of_config(call: Call, name: str) -> int:
-    """Return the number of positions that the config allows."""
-    max_length: int = call.arguments["config"].max_length
-    return max_length
-
-
-CONFIG_ROOM = max_positions("config.max_length", _max_length_of_config, Phase.MASKS)
-
-
-# --- modern/generation.py -------------------------------------------------------------------------
-
-
-@rule("T >= 1", Phase.MASKS)
-def PROMPT(ids: Any, name: str, call: Call) -> None:
-    """Check that a prompt has at least one token in each row."""
-    if ids.shape[-1] == 0:
-        raise call.value_error(f"{name} has shape {ids.shape}; expected at least one token a row")
-
-
-@rule("T + n <= max_length", Phase.RELATIONS)
-def NEW_ROOM(n: Any, name: str, call: Call) -> None:
-    """Check that the prompt and n new tokens have at most config.max_length positions."""
-    n_prompt, max_length = call.sizes["T"], call.arguments["config"].max_length
-    if n_prompt + n > max_length:
-        given = f"the prompt has {n_prompt} positions and config.max_length={max_length}"
-        raise call.value_error(f"{name} is {n}; expected at most {max_length - n_prompt}, {given}")
-
-
-@rule("behind the tokens", Phase.RELATIONS, reads_values=True)
-def PADDING(padding_id: Any, name: str, call: Call) -> None:
-    """Check that padding comes only after the last token of a row; an array on a GPU is not checked."""
-    ids = call.arguments["ids"]
-    if padding_id is None or not isinstance(ids, np.ndarray):
-        return
-    is_token = ids != padding_id  # (B, T)
-    starts_with_token = is_token[..., 0].all()
-    has_token_after_padding = (is_token[..., 1:] & ~is_token[..., :-1]).any()
-    if not starts_with_token or has_token_after_padding:
-        raise call.value_error(f"ids has {name}={padding_id} before a token; expected it at the end only")
-
-
-@rule("rng unless temperature=0", Phase.RELATIONS)
-def DRAWS(n: Any, name: str, call: Call) -> None:
-    """Check that there is a generator if tokens are sampled. With temperature=0 nothing is sampled."""
-    if call.arguments.get("temperature", 1.0) != 0:
-        checks.check_generator(call.function, "rng", call.arguments.get("rng"))
-
-
-Share = Annotated[float, number("0 < · <= 1", above=0, maximum=1)]
-
-
-# --- optim.py -------------------------------------------------------------------------------------
+# --- trees of parameters, for optim.py ------------------------------------------------------------
 
 
 @rule("a tree of float arrays")
