@@ -331,6 +331,14 @@ def _add_grade(commands: Commands) -> None:
         metavar="OUT.csv",
         required=True,
     )
+    _add_student_options(grade)
+    _add_report_options(grade)
+    grade.add_argument("--resume", help="continue an interrupted run", action="store_true")
+    _add_workers(grade)
+    _add_grading_options(grade)
+
+
+def _add_student_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument(
         "--grades", help="also write one row per student, for the gradebook", metavar="FILE.csv"
     )
@@ -341,10 +349,6 @@ def _add_grade(commands: Commands) -> None:
         metavar="id=A,name=B",
         default="",
     )
-    _add_report_options(grade)
-    grade.add_argument("--resume", help="continue an interrupted run", action="store_true")
-    _add_workers(grade)
-    _add_grading_options(grade)
 
 
 def _add_report_options(grade: argparse.ArgumentParser) -> None:
