@@ -73,7 +73,11 @@ Eva Maria de la Cruz,1005,eva@x.org; eva@y.org; e@x.org; e@y.org
 OWNERS = {  # a file: the student that it claims, its owner, and what the teacher has to decide
     "a.py": ("Anna Smith", None, "fits Anna Smith (1002) and Anna Smith (17)"),
     "b.py": ("smith@x.org", "1002", None),
-    "c/1003/x.py": ("Ben Ode", "1003", "belongs to Ben (1003) by its path, but the file names Ode, Ben (1004)"),
+    "c/1003/x.py": (
+        "Ben Ode",
+        "1003",
+        "belongs to Ben (1003) by its path, but the file names Ode, Ben (1004)",
+    ),
     "Anna Smith/e.py": ("1002", "1002", None),
     "d.py": ("Zed", None, "fits no student on the class list"),
     "hand in Ben_Ode 2.py": ("", "1004", None),
@@ -285,7 +289,10 @@ def test_grade_anonymous_names_only_in_key(grade_class):
     assert f"{key['4711']},,,3,33,1,file-016.py," in texts["g.csv"], late
     assert f"file-016.py,{key['4711']},order.bag,pass," in texts["o.csv"]
     assert "To decide: file-003.py.\n" in texts["stdout"] and f"Missing: {key['4713']}." in texts["stdout"]
-    assert f"<p>{key['4712']} and {key['4711']}: 100% of the shorter submission is also in the longer one</p>" in texts["p.html"]
+    assert (
+        f"<p>{key['4712']} and {key['4711']}: 100% of the shorter submission is also in the longer one</p>"
+        in texts["p.html"]
+    )
     assert "\n> file-016.py, line 33: NameError: " in texts[f"back/{key['4711']}.md"]
 
 

@@ -389,7 +389,10 @@ def test_grade_interrupted_reports_how_to_resume(
     assert cli.main([*arguments, "--resume"]) == 0
     has_empty_journal = target is Journal
     assert len(graded_data) == (2 if has_empty_journal else 0)
-    assert "Missing protections on this system: network. Run the command in a container." in capsys.readouterr().out
+    assert (
+        "Missing protections on this system: network. Run the command in a container."
+        in capsys.readouterr().out
+    )
     assert not Path("o.csv.journal").exists() and Path("o.html").exists()
 
 
