@@ -61,7 +61,7 @@ def check_commands(commands: Path, place: Path) -> None:
     assert "all 13 passed" in trace and "    npformer lessons\n" in trace
     assert "pe.table" in npformer("exercises")
     (place / "mine.py").write_text(ANSWERS, encoding="utf-8")
-    assert "1 right of 2 answered" in npformer("check", "mine.py", code=1)
+    assert "Correct: 1 of 2." in npformer("check", "mine.py", code=1)
     assert "-m jupyter lab my_lessons\n" in npformer("lessons")
     lessons = sorted(path.name for path in (place / "my_lessons").glob("*.ipynb"))
     assert lessons == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))

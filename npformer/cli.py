@@ -38,22 +38,22 @@ ASCII = str.maketrans(
 # The reader of the output has closed it, as `head` does: the error codes of Linux and of Windows.
 CLOSED_OUTPUT = (errno.EPIPE, errno.EINVAL)
 PAGE = "one_page.py"
-CANNOT = "a browser cannot start {}; with an installed Python it works: pip install npformer"
+CANNOT = "a browser cannot start {}; use an installed Python instead: pip install npformer"
 NOT_IN_A_BROWSER = {
-    "grade": "the process that each submission is judged in",
-    "fetch": "npm, which brings the model",
+    "grade": "the process that grades each submission",
+    "fetch": "npm, which downloads the model",
 }
 OPENING = """\
-npformer {version}: the Transformer in plain NumPy, every backward pass by hand and checked.
+npformer {version}: the Transformer in plain NumPy, with checked backward passes.
 
 To learn:
-    {npformer} lessons               the lessons, into a folder of your own, for JupyterLab
-    {npformer} one-page              a whole Transformer that learns, in one file of 200 lines
-    {npformer} play --out play.html  one encoder block in a browser, cell by cell
-    {npformer} trace                 the same as text, every number, and the gradient check
-    {npformer} exercises             what to try; show ID asks, check FILE names the mistake
+    {npformer} lessons               copy the lessons into your own folder, for JupyterLab
+    {npformer} one-page              write a whole Transformer that learns, in one file of 200 lines
+    {npformer} play --out play.html  show one encoder block in a browser, cell by cell
+    {npformer} trace                 print the same block as text, with the gradient check
+    {npformer} exercises             list the exercises; then show ID, and check FILE
 
-To teach: slides, worksheet, exam, grade, assignment. All commands: {npformer} --help"""
+To teach: slides, worksheet, exam, grade, assignment. For all commands: {npformer} --help"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,7 +106,7 @@ def _run_command(options: argparse.Namespace) -> int:
 def _report_unknown_command(name: str, commands: Collection[str]) -> int:
     """Report that there is no such command, with the most similar one, and return the exit code."""
     similar = get_close_matches(name, commands, 1)
-    advice = f"did you mean {similar[0]}?" if similar else "--help lists those that there are"
+    advice = f"did you mean {similar[0]}?" if similar else "--help lists all commands"
     return _report_error(name, f"there is no such command; {advice}")
 
 
@@ -129,22 +129,28 @@ def _report_error(command: str | None, message: str) -> int:
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Run: TypeAlias = Callable[[argparse.Namespace], Iterator[str]]
 SHELTER = (
-    "Each submission runs in a process of its own, without answers or checker, with limits on time, memory, "
-    "processes and files. On Linux, where the system lets us, it sees Python and nothing else, no network; "
-    "the last line says where that is not so. Against an attacker run the whole command in a container."
+    "Each submission runs in a separate process, without the answers and the checker, and with limits on "
+    "time, memory, processes and files. On Linux, if the system allows it, the submission has no network and "
+    "can read only Python and the system's libraries."
 )
-ENDS = "The exit code is 1 when something is wrong, not read, or set and not answered."
+MISSING = "The last lines of the output name missing protections."
+CONTAINER = "If you expect an attack, run the whole command in a container."
+ENDS = (
+    "The exit code is 1 if an answer is wrong, the file is not read to the end, or a chosen exercise has no "
+    "answer."
+)
 EXAM = (
-    "A mark is a minute; the same seed draws the same paper. FOLDER gets exam.html, to print, exam.ipynb, "
-    "both again as exam-key, and exam.toml with the marks: npformer grade HANDED_IN --assignment "
-    "FOLDER/exam.toml --csv OUT.csv marks the notebooks."
+    "One point is one minute. The same seed always gives the same exam. FOLDER gets exam.html (to print), "
+    "exam.ipynb, the keys exam-key.html and exam-key.ipynb, and exam.toml with the points. To grade the "
+    "notebooks: npformer grade SUBMISSIONS --assignment FOLDER/exam.toml --csv OUT.csv"
 )
 
 
 def _make_parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     """Make the parser, and list the names of its commands."""
     parser = argparse.ArgumentParser(
-        prog="npformer", description="The Transformer in plain NumPy functions: lessons, checks, a reference."
+        prog="npformer",
+        description="The Transformer in plain NumPy functions: lessons, checks and a reference.",
     )
     parser.set_defaults(run=_run_overview)
     parser.add_argument("--version", action="version", version=f"npformer {version()}")
@@ -177,7 +183,7 @@ def _add_command(
 
 
 def _add_trace(commands: Commands) -> None:
-    summary = "print every number of the worked example, forward and back, then its gradient check"
+    summary = "print every number of the worked example, forward and backward, and its gradient check"
     trace = _add_command(commands, _run_trace, "trace", summary)
     _add_decimals(trace)
 
@@ -186,7 +192,7 @@ def _add_decimals(command: argparse.ArgumentParser, default: str = "") -> None:
     """Add the option --decimals. `default` is a text about the default value."""
     command.add_argument(
         "--decimals",
-        help=f"round every step to so many decimals before the next, as on paper{default}",
+        help=f"round the results of each step to this number of decimals, as on paper{default}",
         metavar=f"1..{MOST_DECIMALS}",
         type=int,
         choices=range(1, MOST_DECIMALS + 1),
@@ -194,155 +200,173 @@ def _add_decimals(command: argparse.ArgumentParser, default: str = "") -> None:
 
 
 def _add_lessons(commands: Commands) -> None:
-    summary = "write the lessons into a folder of your own, without outputs"
+    summary = "copy the lessons into your own folder, without outputs"
     lessons = _add_command(commands, _run_lessons, "lessons", summary)
-    lessons.add_argument("folder", help=f"{FOLDER} unless given", metavar="FOLDER", nargs="?", default=FOLDER)
-    lessons.add_argument("--force", help="overwrite the files that are there", action="store_true")
+    lessons.add_argument("folder", help=f"(default: {FOLDER})", metavar="FOLDER", nargs="?", default=FOLDER)
+    lessons.add_argument("--force", help="overwrite existing files", action="store_true")
 
 
 def _add_one_page(commands: Commands) -> None:
     summary = "write a whole Transformer that learns, in one file of 200 lines"
     one_page = _add_command(commands, _run_one_page, "one-page", summary)
-    one_page.add_argument("file", help=f"{PAGE} unless given", metavar="FILE", nargs="?", default=PAGE)
-    one_page.add_argument("--force", help="overwrite the file that is there", action="store_true")
+    one_page.add_argument("file", help=f"(default: {PAGE})", metavar="FILE", nargs="?", default=PAGE)
+    one_page.add_argument("--force", help="overwrite an existing file", action="store_true")
 
 
 def _add_play(commands: Commands) -> None:
-    summary = "write the worked example cell by cell, as a page for a browser"
+    summary = "write the player: the worked example cell by cell, as a page for a browser"
     player = _add_command(commands, _run_play, "play", summary)
-    player.add_argument("--out", help="where to: an .html file", metavar="FILE", required=True)
-    player.add_argument("--name", help="the numbers of that student's worksheet", metavar="NAME")
-    player.add_argument("--at", help='where to open: "ffn.z", or "ffn.z,8" for its cell 8', metavar="STEP")
+    player.add_argument("--out", help="the .html file to write", metavar="FILE", required=True)
+    player.add_argument("--name", help="use the numbers of this student's worksheet", metavar="NAME")
+    player.add_argument("--at", help='open at a step: "ffn.z", or "ffn.z,8" for its cell 8', metavar="STEP")
     player.add_argument(
         "--variant",
-        help="another block; may be given several times",
+        help="a variant of the block; may be repeated",
         action="append",
         default=[],
         choices=tuple(VARIANTS),
     )
-    player.add_argument(
-        "--update", help="how it is trained; sgd unless given", choices=UPDATES, default="sgd"
-    )
-    _add_decimals(player, f"; with a name it is {DECIMALS} unless given")
+    player.add_argument("--update", help="the optimizer (default: sgd)", choices=UPDATES, default="sgd")
+    _add_decimals(player, f" (default with --name: {DECIMALS})")
 
 
 def _add_fetch(commands: Commands) -> None:
-    summary = "bring a published model of 15 million weights that tells stories, for lesson 10"
+    summary = "download a published model of 15 million weights that tells stories, for lesson 10"
     fetch = _add_command(commands, _run_fetch, "fetch", summary, "Needs npm.")
-    fetch.add_argument("model", help="stories, the only one", metavar="MODEL", choices=("stories",))
+    fetch.add_argument("model", help="stories is the only model", metavar="MODEL", choices=("stories",))
 
 
 def _add_exercises(commands: Commands) -> None:
-    summary = "print every exercise of the bank, the easy ones first"
+    summary = "list all exercises, the easy ones first"
     _add_command(commands, _run_exercise_command, "exercises", summary)
 
 
 def _add_show(commands: Commands) -> None:
     show = _add_command(commands, _run_exercise_command, "show", "print one exercise")
     show.add_argument("id", help="such as pe.entry, or pe.entry@Ada for Ada's own numbers", metavar="ID")
-    show.add_argument("--bug", help="its solution with one wrong line, to be mended", action="store_true")
+    show.add_argument(
+        "--bug", help="print the solution with one wrong line, to be fixed", action="store_true"
+    )
 
 
 def _add_slides(commands: Commands) -> None:
-    summary = "write lessons as slides for a browser, with speaker notes, offline"
+    summary = "write lessons as slides for a browser, with speaker notes; they work offline"
     slides = _add_command(commands, _run_slides, "slides", summary)
-    slides.add_argument("lesson", help="such as 05; all unless given", metavar="LESSON", nargs="*")
-    slides.add_argument("--out", help="where to", metavar="FOLDER", required=True)
+    slides.add_argument("lesson", help="such as 05 (default: all lessons)", metavar="LESSON", nargs="*")
+    slides.add_argument("--out", help="the folder to write to", metavar="FOLDER", required=True)
 
 
 def _add_worksheet(commands: Commands) -> None:
-    summary = "draw the worked example with boxes to fill in by pencil, its numbers drawn from a name"
+    summary = "make a pencil worksheet of the worked example, with the numbers that belong to a name"
     worksheet = _add_command(commands, _run_worksheet, "worksheet", summary)
     worksheet.add_argument("--seed", help="the student's name", metavar="NAME", required=True)
-    worksheet.add_argument("--out", help="where to: a .pdf or .html file", metavar="FILE", required=True)
-    worksheet.add_argument("--key", help="fill the boxes in, for the teacher", action="store_true")
-    worksheet.add_argument("--paper", help="a4 unless given", choices=tuple(PAPERS), default="a4")
+    worksheet.add_argument("--out", help="the .pdf or .html file to write", metavar="FILE", required=True)
+    worksheet.add_argument("--key", help="fill in the boxes, for the teacher", action="store_true")
+    worksheet.add_argument(
+        "--paper", help="the paper size (default: a4)", choices=tuple(PAPERS), default="a4"
+    )
     worksheet.add_argument(
         "--minutes",
-        help="to the end of attention, to the loss, or back and one step; all boxes (hours) unless given",
+        help="15 ends with attention, 30 with the loss; 45 is the backward pass and one training step "
+        "(default: all boxes, which takes hours)",
         type=int,
         choices=tuple(MINUTES),
     )
 
 
 def _add_exam(commands: Commands) -> None:
-    summary = "draw an exam from the bank with its key, as a page and as a notebook"
+    summary = "make an exam from the exercise bank with its key, as a page and as a notebook"
     exam = _add_command(commands, _run_exercise_command, "exam", summary, EXAM)
     exam.add_argument(
-        "--seed", help="any word; it draws the questions and their numbers", metavar="NAME", required=True
+        "--seed", help="any word; it chooses the questions and their numbers", metavar="NAME", required=True
     )
-    exam.add_argument("--out", help="where to", metavar="FOLDER", required=True)
-    exam.add_argument("--minutes", help="20, 45 or 90; 45 unless given", metavar="N", type=int, default=45)
+    exam.add_argument("--out", help="the folder to write to", metavar="FOLDER", required=True)
+    exam.add_argument("--minutes", help="20, 45 or 90 (default: 45)", metavar="N", type=int, default=45)
     exam.add_argument(
         "--lessons",
-        help="ask what these lessons teach, such as 01,03,04; all unless given",
+        help="only questions about these lessons, such as 01,03,04 (default: all lessons)",
         metavar="NN,NN",
     )
-    exam.add_argument("--force", help="overwrite the files that are there", action="store_true")
+    exam.add_argument("--force", help="overwrite existing files", action="store_true")
 
 
 def _add_assignment(commands: Commands) -> None:
     summary = (
-        "write a notebook to hand out, with places for answers and tests that nbgrader or otter-grader run"
+        "write an assignment notebook, with cells for the answers and tests for nbgrader or otter-grader"
     )
     assignment = _add_command(commands, _run_exercise_command, "assignment", summary)
-    assignment.add_argument("--exercises", help="with commas between", metavar="IDS", required=True)
-    assignment.add_argument("--out", help="the notebook", metavar="FILE.ipynb", required=True)
     assignment.add_argument(
-        "--points", help="for each exercise; 1 unless given", metavar="N", type=float, default=1.0
+        "--exercises", help="the ids of the exercises, separated by commas", metavar="IDS", required=True
+    )
+    assignment.add_argument("--out", help="the notebook to write", metavar="FILE.ipynb", required=True)
+    assignment.add_argument(
+        "--points", help="points per exercise (default: 1)", metavar="N", type=float, default=1.0
     )
     assignment.add_argument(
-        "--format", help="nbgrader unless given", choices=("nbgrader", "otter"), default="nbgrader"
+        "--format", help="(default: nbgrader)", choices=("nbgrader", "otter"), default="nbgrader"
     )
 
 
 def _add_check(commands: Commands) -> None:
     summary = "check the answers in one file"
-    check = _add_command(commands, _run_grade_command, "check", summary, f"{CONVENTION} {ENDS} {SHELTER}")
+    details = f"{CONVENTION} {ENDS} {SHELTER} {CONTAINER}"
+    check = _add_command(commands, _run_grade_command, "check", summary, details)
     check.add_argument(
-        "place", help="a .py file or a notebook; or a folder that holds just one", metavar="FILE"
+        "place", help="a .py file, a notebook, or a folder that contains only one of them", metavar="FILE"
     )
-    check.add_argument("--gradescope", help="write Gradescope's results.json", metavar="FILE")
+    check.add_argument("--gradescope", help="write results.json for Gradescope", metavar="FILE")
     _add_grading_options(check)
 
 
 def _add_grade(commands: Commands) -> None:
-    summary = "grade a folder of submissions, and sum up the class"
-    grade = _add_command(commands, _run_grade_command, "grade", summary, f"{CONVENTION} {SHELTER}")
+    summary = "grade a folder of submissions, and summarize the class"
+    details = f"{CONVENTION} {SHELTER} {MISSING} {CONTAINER}"
+    grade = _add_command(commands, _run_grade_command, "grade", summary, details)
     grade.add_argument(
-        "place", help="with .py files, notebooks and zip files; or one of these", metavar="FOLDER"
+        "place", help="a folder of .py files, notebooks and zip files, or a single file", metavar="FOLDER"
     )
     grade.add_argument(
-        "--csv", help="one row for each submission and exercise", metavar="OUT.csv", required=True
+        "--csv",
+        help="the table to write, with one row for each submission and exercise",
+        metavar="OUT.csv",
+        required=True,
     )
-    grade.add_argument("--grades", help="a row a student, for the gradebook", metavar="FILE.csv")
-    grade.add_argument(
-        "--register", help="the students, as your learning system exports them", metavar="FILE.csv"
-    )
-    grade.add_argument(
-        "--columns",
-        help="the register's columns, where they are not known",
-        metavar="id=A,name=B",
-        default="",
-    )
+    _add_student_options(grade)
     _add_report_options(grade)
-    grade.add_argument("--resume", help="go on with a run that was interrupted", action="store_true")
+    grade.add_argument("--resume", help="continue an interrupted run", action="store_true")
     _add_workers(grade)
     _add_grading_options(grade)
 
 
-def _add_report_options(grade: argparse.ArgumentParser) -> None:
-    grade.add_argument("--html", help="a page on the class; it prints on two sheets", metavar="FILE")
-    grade.add_argument("--feedback", help="a Markdown file for each student, to send back", metavar="FOLDER")
+def _add_student_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument(
-        "--anonymous", help="numbers in the place of names; the key says whose they are", metavar="KEY.csv"
+        "--grades", help="also write one row per student, for the gradebook", metavar="FILE.csv"
+    )
+    grade.add_argument("--register", help="the class list, as your LMS exports it", metavar="FILE.csv")
+    grade.add_argument(
+        "--columns",
+        help="columns of the class list that have unusual names",
+        metavar="id=A,name=B",
+        default="",
+    )
+
+
+def _add_report_options(grade: argparse.ArgumentParser) -> None:
+    grade.add_argument(
+        "--html", help="write a report page about the class, for two printed sheets", metavar="FILE"
+    )
+    grade.add_argument(
+        "--feedback", help="write one Markdown file with feedback per student", metavar="FOLDER"
+    )
+    grade.add_argument(
+        "--anonymous", help="replace names by numbers; the key lists which number is whose", metavar="KEY.csv"
     )
 
 
 def _add_workers(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--workers",
-        help="submissions at a time; the cores unless given",
+        help="submissions that are graded at the same time (default: the number of cores)",
         metavar="N",
         type=int,
         default=_count_cores(),
@@ -352,24 +376,26 @@ def _add_workers(command: argparse.ArgumentParser) -> None:
 def _add_grading_options(command: argparse.ArgumentParser) -> None:
     """Add the options that check and grade share."""
     command.add_argument(
-        "--exercises", "--only", help="what was set, with commas between; all unless given", metavar="IDS"
+        "--exercises",
+        "--only",
+        help="the ids of the exercises, separated by commas (default: all exercises)",
+        metavar="IDS",
     )
     command.add_argument(
-        "--assignment", help="or a file with what was set, its points and the due date", metavar="FILE.toml"
+        "--assignment", help="a file with the exercises, their points and the due date", metavar="FILE.toml"
     )
-    command.add_argument(
-        "--level", help="1 says where, 2 what, 3 why, and asks", type=int, choices=(1, 2, 3), default=3
-    )
+    level_help = "detail of the feedback: 1 shows where, 2 also what, 3 also why and a question (default: 3)"
+    command.add_argument("--level", help=level_help, type=int, choices=(1, 2, 3), default=3)
     command.add_argument(
         "--seconds",
-        help="of CPU, for one submission; 20 unless given",
+        help="CPU time limit per submission, in seconds (default: 20)",
         metavar="SECONDS",
         type=float,
         default=20.0,
     )
-    wall_help = "seconds by the clock; three times the CPU's unless given"
+    wall_help = "wall-clock limit per submission, in seconds (default: three times the CPU time limit)"
     command.add_argument("--wall", help=wall_help, metavar="WALL", type=float, default=0.0)
-    memory_help = "of memory, for one process; 2048 unless given"
+    memory_help = "memory limit per process, in megabytes (default: 2048)"
     command.add_argument("--megabytes", help=memory_help, metavar="MEGABYTES", type=int, default=2048)
 
 
@@ -414,8 +440,8 @@ def _run_trace(options: argparse.Namespace) -> Iterator[str]:
     trace = worked_example(decimals=options.decimals)
     yield f"{trace}\n\n{_check_trace(trace)}\n"
     lessons = f"{_format_command('npformer')} lessons"
-    yield f"The lessons take these steps one at a time, with pictures:\n\n    {lessons}\n"
-    yield "writes them into a folder of your own; begin with 01_positional_encoding.ipynb."
+    yield f"The lessons explain these steps one at a time, with pictures. Type:\n\n    {lessons}\n"
+    yield "This copies them into your own folder; begin with 01_positional_encoding.ipynb."
 
 
 def _check_trace(trace: Trace) -> str:
@@ -427,9 +453,9 @@ def _check_trace(trace: Trace) -> str:
     largest = max(errors)
     report = gradcheck(encoder_block_forward, encoder_block_backward, x, block, config)
     return (
-        "Are these gradients right? encoder_block_backward, which finds them all in one call, differs from\n"
-        f"the numbers above by {largest:.1e} at most. Here it is checked against differences of the forward\n"
-        f"pass, for a random d_output:\n\n{report}"
+        "Are these gradients correct? encoder_block_backward computes all of them in one call. It differs\n"
+        f"from the numbers above by {largest:.1e} at most. This table compares it with finite differences\n"
+        f"of the forward pass, for a random d_output:\n\n{report}"
     )
 
 
@@ -439,11 +465,11 @@ def _run_lessons(options: argparse.Namespace) -> Iterator[str]:
     for file in written:
         yield f"written: {file}"
     for file in kept:
-        yield f"kept as it was: {file}"
+        yield f"not changed: {file}"
     if kept:
-        yield "\nWhat was there is yours and stays; --force writes it anew."
+        yield "\nExisting files were not changed; --force overwrites them."
     if find_spec("jupyterlab") is None:
-        yield f"\nJupyterLab opens them. To get it:\n\n    {how_to_get('notebook')}"
+        yield f"\nTo open the lessons, you need JupyterLab. To get it:\n\n    {how_to_get('notebook')}"
     yield f"\nNow type:\n\n    {_format_command('jupyter')} lab {_quote(options.folder)}"
 
 
@@ -451,9 +477,9 @@ def _run_one_page(options: argparse.Namespace) -> Iterator[str]:
     """Write the model on one page, and print how to run it."""
     file = check_output_file(options.file)
     if file.exists() and not options.force:
-        raise ValueError(f"{options.file!r} is there and stays; --force writes it anew")
+        raise ValueError(f"{options.file!r} exists already; --force overwrites it")
     shutil.copyfile(Path(__file__).parent / "handouts" / PAGE, file)
-    yield f"written: {file}\n\nRead it in twenty minutes. To see it learn in half a one, type:"
+    yield f"written: {file}\n\nYou can read it in twenty minutes. To see it learn for half a minute, type:"
     yield f"\n    {_format_command('python')} {_quote(options.file)}"
 
 
@@ -468,7 +494,7 @@ def _run_slides(options: argparse.Namespace) -> Iterator[str]:
     )  # checks the lessons and the folder before any lesson is run
     has_failed = False
     for i, lesson in enumerate(lessons, start=1):
-        _print_progress(f"slides {i} of {len(lessons)}: lesson {lesson} is run for its pictures")
+        _print_progress(f"slides {i} of {len(lessons)}: running lesson {lesson} for its pictures")
         try:
             file = save_slides(lesson, folder, partial(_report_error, "slides"))
         except LessonFails as error:
@@ -482,7 +508,7 @@ def _run_slides(options: argparse.Namespace) -> Iterator[str]:
 
 def _run_worksheet(options: argparse.Namespace) -> Iterator[str]:
     """Draw a worksheet."""
-    _print_progress(f"the worksheet of {options.seed} is drawn")
+    _print_progress(f"drawing the worksheet of {options.seed}")
     file = save_worksheet(
         options.seed, options.out, key=options.key, paper=options.paper, minutes=options.minutes
     )

@@ -71,7 +71,7 @@ def test_worksheet_passes_the_options(mock_save_worksheet, capsys, options, choi
 def test_worksheet_shows_progress_on_a_terminal(mock_save_worksheet, monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert cli.main(["worksheet", "--seed", "Ada", "--out", "a.pdf"]) == 0
-    assert capsys.readouterr().err.startswith("the worksheet of Ada is drawn ...\n")
+    assert capsys.readouterr().err.startswith("drawing the worksheet of Ada ...\n")
 
 
 def read_player_data(file):
@@ -117,7 +117,7 @@ REJECTED = [
     ("play --out {}/a.html --at ffn.q", "at is 'ffn.q'; the trace has no step 'ffn.q'"),
     (f"play --out {{}}/a.html --name {SPACE}", "the name is empty; expected at least one letter"),
     ("lesson", "there is no such command; did you mean lessons?"),
-    ("qwerty", "there is no such command; --help lists those that there are"),
+    ("qwerty", "there is no such command; --help lists all commands"),
     ("slides 77 --out {}", "there is no lesson '77'; expected one of "),
     ("slides ex --out {}", "there is no lesson 'ex'; expected one of "),
     (f"lessons {FILE}/a", f"'{FILE}' is a file; expected a folder"),
@@ -218,17 +218,17 @@ def test_lessons_are_not_overwritten_without_force(tmp_path, monkeypatch, capsys
     first = Path("my_lessons", "01_positional_encoding.ipynb")
     assert cli.main(["lessons"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(f"written: {first}\n") and first.is_file() and "kept" not in out
+    assert out.startswith(f"written: {first}\n") and first.is_file() and "not changed" not in out
     assert out.endswith("\nNow type:\n\n    uv run jupyter lab my_lessons\n") and "npformer[" not in out
 
     first.write_text("mine", encoding="utf-8")
     assert cli.main(["lessons"]) == 0
     out = capsys.readouterr().out
-    assert f"kept as it was: {first}\n" in out and "written" not in out and "--force" in out
+    assert f"not changed: {first}\n" in out and "written" not in out and "--force" in out
     assert first.read_text(encoding="utf-8") == "mine"
 
     assert cli.main(["lessons", "--force"]) == 0
-    assert "kept" not in capsys.readouterr().out
+    assert "not changed" not in capsys.readouterr().out
     assert first.read_text(encoding="utf-8") != "mine"
 
 
@@ -334,7 +334,7 @@ def test_output_uses_the_characters_of_the_terminal(encoding, printed, scores):
         assert cli.main(["trace"]) == 0
     text = stream.buffer.getvalue().decode(encoding) if encoding else stream.getvalue()
     assert text.startswith(printed) and scores in text
-    # Every character of the trace has an ASCII form: the only ? is in "Are these gradients right?".
+    # Every character of the trace has an ASCII form: the only ? is in "Are these gradients correct?".
     assert text.removeprefix(printed).count("?") == 1
 
 

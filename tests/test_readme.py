@@ -120,4 +120,5 @@ def test_readme_hook_makes_links_absolute():
     assert f"({address}/raw/main/figures/player.webp)" in text
     assert f"({address}/blob/main/notebooks/README.md)" in text
     assert text.count("](http") == README.count("](")
-    assert address not in README and (ROOT / "pyproject.toml").read_text("utf-8").count(address) == 1
+    assert README.count(address) == README.count(f"git clone {address} && cd npformer\n") == 1
+    assert (ROOT / "pyproject.toml").read_text("utf-8").count(address) == 1

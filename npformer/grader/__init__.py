@@ -15,6 +15,6 @@ modules in this order:
 """
 
 CONVENTION = (
-    "The exercise pe.table is answered by the top-level name pe_table, a function or a value, or by an entry "
-    'answers["pe.table"] of a dict. A line student = "Ada" chooses the numbers that belong to Ada.'
+    "The answer to the exercise pe.table is a function or value with the name pe_table at the top level of "
+    'the file, or the entry answers["pe.table"] of a dict. The line student = "Ada" chooses Ada\'s numbers.'
 )

@@ -76,7 +76,7 @@ def read_class_list(path: Path, columns: str = "") -> list[Student]:
     _check_chosen_columns(path, chosen, column_names)
     columns_by_kind = _find_columns(column_names) | {kind: [name] for kind, name in chosen.items()}
     if not any(columns_by_kind[kind] for kind in IDENTIFYING_KINDS):
-        wanted = "a column such as Student, Name, ID or Email, and a line a student"
+        wanted = "a column such as Student, Name, ID or Email, and one line per student"
         raise ValueError(f"{path.name}: expected {wanted}")
     students = dict.fromkeys(_read_student(row, columns_by_kind) for row in rows)  # without repetitions
     return [student for student in students if _is_real_student(student)]
@@ -166,13 +166,14 @@ def find_owners(
         claimed = _find_students(index, [claim], claim)
         candidates = _choose_candidates(_find_by_path(index, file.original_name), claimed)
         if len(candidates) != 1:
-            undecided.append(f"{file.name} fits {_join_students(candidates) or 'nobody on the register'}")
+            names = _join_students(candidates) or "no student on the class list"
+            undecided.append(f"{file.name} fits {names}")
             continue
         (owner,) = candidates
         by_file[file.name] = owner
         if claimed and owner not in claimed:
-            place = f"{file.name} is {owner}'s by its place"
-            undecided.append(f"{place}, and says it is {_join_students(claimed)}'s")
+            path_owner = f"{file.name} belongs to {owner} by its path"
+            undecided.append(f"{path_owner}, but the file names {_join_students(claimed)}")
     owners = set(by_file.values())
     return Owners(by_file, undecided, [student for student in class_list if student not in owners])
 

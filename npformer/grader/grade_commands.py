@@ -25,10 +25,10 @@ def _read_settings(options: Namespace) -> tuple[Assignment, Limits]:
     The assignment comes from a file or from a list of exercise ids; otherwise it has all exercises.
     """
     if not hasattr(os, "fork"):
-        reason = "this system cannot start the process in which a submission runs"
+        reason = "this system cannot start the separate process in which a submission runs"
         raise ValueError(f"{reason}; use WSL or a container, or check(...) in a notebook")
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
-        raise ValueError("--seconds, --wall and --megabytes are numbers above 0")
+        raise ValueError("--seconds, --wall and --megabytes must be numbers above 0")
     assignment = make_assignment(parse_ids(options.exercises))
     if options.assignment:
         assignment = read_assignment(Path(options.assignment))
@@ -63,7 +63,7 @@ def _grade_one_file(path: Path, typed: str, assignment: Assignment, limits: Limi
     """Grade the only file of a folder. Raises ValueError if there are several."""
     files = [file for file in find_submissions(path) if not file.skip_reason]
     if len(files) > 1:
-        raise ValueError(f"{typed!r} holds {len(files)} files to check; expected one")
+        raise ValueError(f"{typed!r} contains {len(files)} files to check; expected one")
     return supervisor.grade_class(files, list(assignment.points), limits)
 
 
@@ -85,7 +85,7 @@ def _iter_replies(rows: Sequence[Row], is_assigned: bool) -> Iterator[str]:
     if not answered:
         yield f"No answer was found. {CONVENTION}\n"
     passed_count = sum(row.passed for row in answered)
-    yield f"{passed_count} right of {len(answered)} answered; {len(rows)} are set."
+    yield f"Answered: {len(answered)} of {len(rows)} exercises. Correct: {passed_count} of {len(answered)}."
     is_all_correct = passed_count == len(answered) > 0
     if not is_all_correct or is_incomplete or is_answer_missing:
         raise SystemExit(1)
@@ -127,7 +127,7 @@ def grade(options: Namespace) -> Iterator[str]:
     yield summary
     if journal.missing_protections:
         missing = ", ".join(sorted(journal.missing_protections))
-        yield f"This system did not close for them: {missing}. Run this in a container."
+        yield f"Missing protections on this system: {missing}. Run the command in a container."
     yield f"written: {options.csv}"
 
 
@@ -194,7 +194,8 @@ def _explain_resume(journal: Path) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, SystemExit, OSError):
-        print(f"what is done is in {journal}, and --resume goes on from there", file=sys.stderr, flush=True)
+        message = f"the results so far are in {journal}; --resume continues from there"
+        print(message, file=sys.stderr, flush=True)
         raise
     finally:
         signal.signal(signal.SIGTERM, old_handler)

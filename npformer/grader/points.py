@@ -227,7 +227,7 @@ def read_key(path: Path) -> Key:
         lines = list(csv.reader(file)) or [[]]
     is_key = tuple(lines[0]) == KEY_HEADER and all(len(line) == len(KEY_HEADER) for line in lines[1:])
     if not is_key:
-        raise ValueError(f"{str(path)!r} is no key of numbers and names; choose another file")
+        raise ValueError(f"{str(path)!r} is not a key of numbers and names; choose a different file")
     key = {}
     for number, *person in lines[1:]:
         key[tuple(re.sub(f"^'{FORMULA}", "", cell) for cell in person)] = number  # undo `format_csv`

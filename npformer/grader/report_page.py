@@ -75,7 +75,7 @@ def format_summary(rows: Sequence[Row], class_points: Sequence[StudentPoints], o
     lines = [format_overview(rows)]
     topics = find_topics(class_points)[:MAX_LINES]
     if topics:
-        lines.append("To teach again, and how many students:")
+        lines.append("Topics to teach again, with the number of students:")
     for topic in topics:
         mistake = topic.mistakes[0]
         lines.append(f"  {topic.students:4}  {topic.section}")
@@ -88,7 +88,7 @@ def format_overview(rows: Sequence[Row]) -> str:
     answered = [row for row in rows if row.is_answered]
     file_count = len({row.submission for row in rows})
     passed_count = sum(row.passed for row in answered)
-    return f"{file_count} files, {len(answered)} answers, {passed_count} right."
+    return f"{_count(file_count, 'file')}, {_count(len(answered), 'answer')}, {passed_count} correct."
 
 
 def list_decisions(rows: Iterable[Row], owners: Owners) -> list[str]:
@@ -126,10 +126,10 @@ def format_feedback(entry: StudentPoints, assignment: Assignment) -> str:
     """Return the feedback for one student in Markdown."""
     paragraphs = [
         f"# {_escape_markdown(f'{assignment.title}: {entry.student}')}",
-        f"{entry.total:g} of {assignment.worth():g} points{_format_lateness(entry.days_late)}.",
+        f"{entry.total:g} of {_count(assignment.worth(), 'point')}{_format_lateness(entry.days_late)}.",
     ]
     for reason in dict.fromkeys(row.evidence for row in entry.rows if row.status == "not read"):
-        paragraphs += ["Not read to the end:", f"> {_escape_markdown(reason)}"]
+        paragraphs += ["The file was not read to the end:", f"> {_escape_markdown(reason)}"]
     for row in entry.rows:
         if row.is_answered:
             paragraphs += _format_row(row, assignment)
@@ -141,16 +141,23 @@ def format_feedback(entry: StudentPoints, assignment: Assignment) -> str:
 
 def _format_lateness(days_late: int) -> str:
     """Return the end of the sentence about the points."""
-    if days_late == 0:
-        return ""
-    return f"; {days_late} day late" if days_late == 1 else f"; {days_late} days late"
+    return f"; {_count(days_late, 'day')} late" if days_late else ""
+
+
+def _count(number: float, noun: str) -> str:
+    """Return a number with its noun: "1 point", "2 points".
+
+    >>> _count(0.5, "point")
+    '0.5 points'
+    """
+    return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
 
 
 def _format_row(row: Row, assignment: Assignment) -> list[str]:
     """Return the paragraphs about one answer."""
     title, *lines = format_card(row).split("\n")
     points = compute_row_points(row, assignment)
-    return [f"## {row.exercise}: {title} ({points:g} points)", *map(_escape_markdown, lines)]
+    return [f"## {row.exercise}: {title} ({_count(points, 'point')})", *map(_escape_markdown, lines)]
 
 
 def _escape_markdown(text: str) -> str:
@@ -160,7 +167,7 @@ def _escape_markdown(text: str) -> str:
 
 # --- the page -------------------------------------------------------------------------------------
 
-COLOURS = '<i class="right"></i>right <i class="wrong"></i>not yet <i class="none"></i>none'
+COLOURS = '<i class="right"></i>correct <i class="wrong"></i>not yet <i class="none"></i>no answer'
 
 
 def format_class_page(
@@ -173,20 +180,23 @@ def format_class_page(
     """Return the page about the class in HTML: two sheets that load no other file."""
     present = [entry for entry in class_points if entry.rows]
     worth = assignment.worth()
-    hints = [f"{first} and {second}: {share:.0%} of the shorter" for share, first, second in similar]
+    hints = [
+        f"{first} and {second}: {share:.0%} of the shorter submission is also in the longer one"
+        for share, first, second in similar
+    ]
     first_sheet = {
         "Points, and how many students have them": _draw_points(present, worth),
         f'Exercises, the hardest first <span class="colours">{COLOURS}</span>': _draw_exercises(
             present, assignment
         ),
-        "What to teach again, and how many students went wrong there": _draw_topics(present),
+        "What to teach again, and how many students made a mistake there": _draw_topics(present),
     }
     second_sheet = {
         "Who needs help first": _draw_weak_students(present, worth),
-        "To decide, by a person": _format_lines(list_decisions(rows, owners)),
-        "Alike: a hint, no verdict": _format_lines(hints),
+        "To decide: these cases need a person": _format_lines(list_decisions(rows, owners)),
+        "Similarity: a hint, not a verdict": _format_lines(hints),
     }
-    head = f"<p>{len(present)} of {len(class_points)} students; {escape(format_overview(rows))}</p>"
+    head = f"<p>{len(present)} of {len(class_points)} students submitted; {escape(format_overview(rows))}</p>"
     sheets = [*_iter_sections(first_sheet), '<div class="sheet"></div>', *_iter_sections(second_sheet)]
     body = "\n".join([head, *sheets])
     return make_page("class", assignment.title, body, "@page { size: A4; margin: 13mm }")
@@ -240,7 +250,7 @@ def _draw_exercises(class_points: Sequence[StudentPoints], assignment: Assignmen
         bars.append(_draw_bar(exercise_id, parts, student_count, text))
     lines = ['<div class="every">', *bars, "</div>"]
     if len(ids) > MAX_EXERCISES:
-        lines.append(f"<p>{len(ids) - MAX_EXERCISES} more are not shown.</p>")
+        lines.append(f"<p>{len(ids) - MAX_EXERCISES} more exercises are not shown.</p>")
     return lines
 
 
@@ -268,7 +278,7 @@ def _draw_weak_students(class_points: Sequence[StudentPoints], worth: float) -> 
         more = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
         text = f"{entry.total:g} of {worth:g}"
         lines.append(_draw_bar(str(entry.student), [("right", entry.total)], worth, text))
-        lines.append(f"<p>Not right yet: {escape(', '.join(ids[:MAX_IDS]))}{more}</p>")
+        lines.append(f"<p>Not correct yet: {escape(', '.join(ids[:MAX_IDS]))}{more}</p>")
     return lines
 
 

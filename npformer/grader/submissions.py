@@ -118,11 +118,11 @@ def _walk_folder(top: Path) -> Iterator[tuple[Path, str]]:
 def _get_folder_skip_reason(folder: Path) -> str:
     """Return why a folder is not entered, "" if it is."""
     if folder.is_symlink():
-        return "a link to a folder"
+        return "it is a link to a folder"
     if not os.access(folder, os.R_OK | os.X_OK):
-        return "a folder that cannot be opened"
+        return "the folder cannot be opened"
     if (folder / "pyvenv.cfg").exists():
-        return "a virtual environment"
+        return "it is a virtual environment"
     return ""
 
 
@@ -135,7 +135,7 @@ def _open_inside(path: Path, folder: Path) -> IO[bytes]:
     if not path.resolve().is_relative_to(folder.resolve()):
         raise ValueError("it is a link to a place outside the folder")
     if path.exists() and not path.is_file():
-        raise ValueError("it is no file")
+        raise ValueError("it is not a regular file")
     return path.open("rb")
 
 
@@ -155,9 +155,9 @@ def _classify(file: Submission, skip_reason: str = "", depth: int = 1) -> Iterat
         yield from _iter_zip_members(file._replace(name=name), depth)
         return
     if not skip_reason and ".ipynb_checkpoints" in parts[:-1]:
-        skip_reason = "a copy by Jupyter"
+        skip_reason = "it is a copy that Jupyter made"
     elif not skip_reason and not SUFFIX.search(name):
-        skip_reason = "no .py file and no notebook"
+        skip_reason = "it is not a .py file or a notebook"
     yield Submission(name, file.open, _get_time(name, file.time), name, skip_reason)
 
 
@@ -176,7 +176,7 @@ def _iter_zip_members(zip_file: Submission, depth: int) -> Iterator[Submission]:
             # A zip file on disk may have the files of a whole class, so it is not read into memory.
             archive = ZipFile(file.name if depth == 1 else BytesIO(zip_file.read()))
     except READ_ERRORS as error:
-        yield zip_file._replace(skip_reason=f"a zip file that cannot be read: {readable(str(error), 80)}")
+        yield zip_file._replace(skip_reason=f"the zip file cannot be read: {readable(str(error), 80)}")
         return
     for member in archive.infolist():
         if not member.is_dir():

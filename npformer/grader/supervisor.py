@@ -26,7 +26,7 @@ from npformer.validation.output_files import write_files
 Report: TypeAlias = tuple[str, list[str], str, list[Row]]
 # A submission may create directories that are too deep for Python, or that cannot be read.
 REMOVE_COMMAND = ("sh", "-c", 'chmod -R u+rwX "$0"; rm -rf "$0"')
-LOST = "The grader ended on this file; look at it yourself."
+LOST = "The grading process ended twice on this file. Please look at the file yourself."
 JOIN_SECONDS = 1.0  # that a grading process has to end by itself
 
 
@@ -180,8 +180,8 @@ class Journal:
         self.path = table.with_name(table.name + ".journal")
         self.missing_protections = set[str]()
         if self.path.exists() and not resume:
-            advice = "is of a run that was interrupted: --resume goes on; to begin anew, remove it"
-            raise ValueError(f"{str(self.path)!r} {advice}")
+            advice = "--resume continues it; to start again, delete this file"
+            raise ValueError(f"{str(self.path)!r} belongs to an interrupted run: {advice}")
 
     def begin(self, files: list[Submission], ids: list[str], limits: Limits) -> dict[str, list[Row]]:
         """Start the journal, and return the finished rows by the name of the file.
@@ -191,7 +191,9 @@ class Journal:
         settings = [version(), ids, list(limits[:-1])]  # without `hidden`: the folder may have moved
         lines = self._read_lines()
         if lines and lines[0] != settings:
-            raise ValueError(f"{str(self.path)!r} belongs to other exercises, limits or another version")
+            raise ValueError(
+                f"{str(self.path)!r} belongs to other exercises, other limits or another version"
+            )
         write_files({self.path: json.dumps(settings) + "\n"})
         files_by_name = {file.name: file for file in files}
         finished = {}

@@ -39,7 +39,7 @@ def exam(options: Namespace) -> Iterator[str]:
     files = make_exam_files(draw_exam(options.seed, options.minutes, lessons), folder)
     for path in files:
         if path.exists() and not options.force:
-            raise ValueError(f"{options.out!r} holds {path.name!r}, which stays; --force writes it anew")
+            raise ValueError(f"{options.out!r} already contains {path.name!r}; --force overwrites it")
     yield from _write(files)
 
 

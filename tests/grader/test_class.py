@@ -57,7 +57,7 @@ def test_grade_honest_class_gets_all_points(system, tmp_path, capsys, cached_gra
     assert "Missing: " in summary and "Noether" in summary and "To decide" not in summary
     answers = read_table(answers_path)
     skipped = [row["evidence"] for row in answers if not row["exercise"]]
-    assert skipped == ["Not graded: a copy by Jupyter."] and len(os.listdir(feedback)) == 10
+    assert skipped == ["Not graded: it is a copy that Jupyter made."] and len(os.listdir(feedback)) == 10
     assert all(row["status"] == "pass" and row["student"] for row in answers if row["exercise"])
 
 
@@ -73,14 +73,18 @@ Eva Maria de la Cruz,1005,eva@x.org; eva@y.org; e@x.org; e@y.org
 OWNERS = {  # a file: the student that it claims, its owner, and what the teacher has to decide
     "a.py": ("Anna Smith", None, "fits Anna Smith (1002) and Anna Smith (17)"),
     "b.py": ("smith@x.org", "1002", None),
-    "c/1003/x.py": ("Ben Ode", "1003", "is Ben (1003)'s by its place, and says it is Ode, Ben (1004)'s"),
+    "c/1003/x.py": (
+        "Ben Ode",
+        "1003",
+        "belongs to Ben (1003) by its path, but the file names Ode, Ben (1004)",
+    ),
     "Anna Smith/e.py": ("1002", "1002", None),
-    "d.py": ("Zed", None, "fits nobody on the register"),
+    "d.py": ("Zed", None, "fits no student on the class list"),
     "hand in Ben_Ode 2.py": ("", "1004", None),
     "hw de la Cruz, Eva Maria.py": ("", "1005", None),
     "1002_hw.py": ("", "1002", None),
     "17/x.py": ("", "17", None),
-    "hw_17.py": ("", None, "fits nobody on the register"),
+    "hw_17.py": ("", None, "fits no student on the class list"),
     "smith@x.org.py": ("", "1002", None),
 }
 
@@ -192,31 +196,31 @@ layer_norm.backward = {{dx = 4, dgamma = 2, dbeta = 1}}
 {"".join(f"{exercise_id} = 1" + chr(10) for exercise_id in EXERCISES)}"""
 ANNA, EVE = "back/Anna Smith (4711).md", "back/_Eve _b_ (4712).md"
 EXPECTED_TEXTS = (  # a file, and a text that occurs in it
-    ("stdout", "16 files, 17 answers, 1 right.\nTo teach again, and how many students:\n     2  04, section 4."),
+    ("stdout", "16 files, 17 answers, 1 correct.\nTopics to teach again, with the number of students:\n     2  04, section 4."),
     ("stdout", "        layer_norm.backward: Which line "),
     ("stdout", "\n     1  01, section 1.1, Two sentences, the same three words\n        order.bag: If "),
-    ("stdout", "To decide: nobody12.py fits nobody on the register.\nMissing: E-my Noether (4713).\n"),
+    ("stdout", "To decide: nobody12.py fits no student on the class list.\nMissing: E-my Noether (4713).\n"),
     ("stdout", "smithanna_LATE_4711_99_hw1.py: smithanna_LATE_4711_99_hw1.py, line 33: NameError: "),
-    ("stdout", "\nessay.pdf: Not graded: no .py file and no notebook.\n"),
+    ("stdout", "\nessay.pdf: Not graded: it is not a .py file or a notebook.\n"),
     ("o.csv", "=Eve <b>,layer_norm.backward,unrecognised,,dgamma dbeta,dgamma and dbeta agree. "),
     ("o.csv", "\r\nessay.pdf,,,passed over,,,Not graded: "),
     ("g.csv", "4711,Anna Smith,anna@x.org,3,33,1,smithanna_LATE_4711_99_hw1.py,"),
     ("g.csv", "4712,'=Eve <b>,eve@x.org,3,33,0,eve_4712_98_hw1.ipynb,"),
     ("g.csv", "4713,E-my Noether,,0,33,0,,,0,"),
-    (ANNA, "# HW \\<1\\>: Anna Smith (4711)\n\n3 of 33 points; 1 day late.\n\nNot read to the end:\n\n> smith"),
-    (ANNA, "\n\n## order.bag: Correct (1 points)\n\nEvery check agrees.\n\nNot answered: order"),
+    (ANNA, "# HW \\<1\\>: Anna Smith (4711)\n\n3 of 33 points; 1 day late.\n\nThe file was not read to the end:\n\n> smith"),
+    (ANNA, "\n\n## order.bag: Correct (1 point)\n\nEvery check agrees.\n\nNot answered: order"),
     (EVE, "## layer_norm.backward: Not yet (3 points)\n\ndgamma and dbeta agree. dx "),
     ("p.html", "<title>HW &lt;1&gt;</title>"),
     ("p.html", '<b>0–3.3</b><span class="bar"><span class="many" style="width:100.0%"></span></span><span class="n">2<'),
     ("p.html", '<b>29.7–33</b><span class="bar"><span class="many" style="width:0.0%"></span></span><span class="n"></span>'),
     ("p.html", '<span class="right" style="width:0.0%"></span><span class="wrong" style="width:100.0%"></span></span><span class="n">0%<'),
-    ("p.html", "<p>2 of 3 students; 16 files, 17 answers, 1 right.</p>"),
-    ("p.html", "<h2>What to teach again, and how many students went wrong there</h2>"),
+    ("p.html", "<p>2 of 3 students submitted; 16 files, 17 answers, 1 correct.</p>"),
+    ("p.html", "<h2>What to teach again, and how many students made a mistake there</h2>"),
     ("p.html", "<b>=Eve &lt;b&gt; (4712)</b>"),
-    ("p.html", "<p>Not right yet: layer_norm.backward, order.bag, order.encoding_use, order.trained and 23 more</p>"),
+    ("p.html", "<p>Not correct yet: layer_norm.backward, order.bag, order.encoding_use, order.trained and 23 more</p>"),
     ("p.html", "<p>and 4 more</p>"),
-    ("p.html", "<p>3 more are not shown.</p>"),
-    ("p.html", "<p>=Eve &lt;b&gt; (4712) and Anna Smith (4711): 100% of the shorter</p>"),
+    ("p.html", "<p>3 more exercises are not shown.</p>"),
+    ("p.html", "<p>=Eve &lt;b&gt; (4712) and Anna Smith (4711): 100% of the shorter submission is also in the longer one</p>"),
 )  # fmt: skip
 
 
@@ -285,7 +289,10 @@ def test_grade_anonymous_names_only_in_key(grade_class):
     assert f"{key['4711']},,,3,33,1,file-016.py," in texts["g.csv"], late
     assert f"file-016.py,{key['4711']},order.bag,pass," in texts["o.csv"]
     assert "To decide: file-003.py.\n" in texts["stdout"] and f"Missing: {key['4713']}." in texts["stdout"]
-    assert f"<p>{key['4712']} and {key['4711']}: 100% of the shorter</p>" in texts["p.html"]
+    assert (
+        f"<p>{key['4712']} and {key['4711']}: 100% of the shorter submission is also in the longer one</p>"
+        in texts["p.html"]
+    )
     assert "\n> file-016.py, line 33: NameError: " in texts[f"back/{key['4711']}.md"]
 
 
@@ -307,8 +314,8 @@ def test_format_csv_quotes_formulas():
 def test_report_page_of_an_empty_class():
     owners, assignment = Owners({}, [], []), make_assignment(map(str, range(33)))
     page = report_page.format_class_page([], [], owners, [], assignment)
-    assert "0 of 0 students" in page and "<p>9 more are not shown.</p>" in page
-    assert report_page.format_summary([], [], owners) == "0 files, 0 answers, 0 right."
+    assert "0 of 0 students" in page and "<p>9 more exercises are not shown.</p>" in page
+    assert report_page.format_summary([], [], owners) == "0 files, 0 answers, 0 correct."
 
 
 @pytest.fixture

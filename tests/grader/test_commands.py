@@ -18,15 +18,15 @@ CHECKS = (  # a file, the options, the exit code, and a part of the output
     (WRONG, [], 1, "Not read to the end. ada.py, line 6: ZeroDivisionError: division by zero.\n"),
     (WRONG, [], 1, "order.bag: Correct\n  Every check agrees.\n\n"),
     (WRONG, [], 1, "pe.table: Not yet"),
-    (WRONG.removesuffix("\n1 / 0"), [], 1, f"1 right of 2 answered; {len(list_exercises())} are set.\n"),
+    (WRONG.removesuffix("\n1 / 0"), [], 1, f"Answered: 2 of {len(list_exercises())} exercises. Correct: 1 of 2.\n"),
     ("order_bag = 'b'", [], 0, "order.bag: Correct"),
-    ("order_bag = 'b'", ["--exercises=order.bag"], 0, "1 right of 1 answered; 1 are set."),
+    ("order_bag = 'b'", ["--exercises=order.bag"], 0, "Answered: 1 of 1 exercises. Correct: 1 of 1."),
     ("order_bag = 'b'", ["--only=order.bag,pe.even,pe.table"], 1, "\nNot answered: pe.even, pe.table.\n"),
-    ("order_bag = 'a'", ["--exercises=order.bag", "--level=1"], 1, "0 right of 1 answered"),
+    ("order_bag = 'a'", ["--exercises=order.bag", "--level=1"], 1, "Correct: 0 of 1."),
     ("order_bag = 'a'", ["--exercises=order.bag", "--level=2"], 1, "order.bag: Not yet"),
     ("answers = {'order.bag': 'b', 'pe.evn': 3}", [], 0, "It has pe.evn: did you mean pe_even?"),
     ("def pe_tabel(n, d): return n", [], 1, "It has pe_tabel: did you mean pe_table?"),
-    ("tabel = 1", [], 1, "No answer was found. The exercise pe.table is answered by the top"),
+    ("tabel = 1", [], 1, "No answer was found. The answer to the exercise pe.table is a function"),
     ("from npformer import softmax_forward", ["--only=softmax.forward"], 1, "softmax_forward is npformer's own: write your own”"),
 )  # fmt: skip
 
@@ -61,9 +61,9 @@ def test_check_writes_results_for_gradescope(gradescope_command, tmp_path, cache
 def test_check_reports_errors_to_gradescope(gradescope_command, tmp_path, capsys, cached_grading):
     write_text(tmp_path / "submission" / "second.py", "")
     assert cli.main(gradescope_command) == 2
-    assert "holds 2 files to check; expected one" in capsys.readouterr().err
+    assert "contains 2 files to check; expected one" in capsys.readouterr().err
     results = json.loads((tmp_path / "results.json").read_text())
-    assert (results["score"], results["tests"]) == (0, []) and "holds 2 files" in results["output"]
+    assert (results["score"], results["tests"]) == (0, []) and "contains 2 files" in results["output"]
 
 
 # --- rejected options ------------------------------------------------------------------------------
@@ -73,16 +73,16 @@ REJECTED = (  # a command, and a part of the message; {} is the folder
     ("grade {}/none --csv={}/o.csv", "there is no file or folder '{}/none'"),
     ("grade {}/empty --csv={}/o.csv", "no .py or .ipynb file in '{}/empty'"),
     ("grade {} --csv={}/none/o.csv", "there is no folder '{}/none'"),
-    ("grade {} --csv={}/begun.csv", "'{}/begun.csv.journal' is of a run that was interrupted: --resume"),
+    ("grade {} --csv={}/begun.csv", "'{}/begun.csv.journal' belongs to an interrupted run: --resume"),
     (f"{GRADE} --only=pe.tabel", "there is no exercise 'pe.tabel'"),
     (f"{GRADE} --html={{}}", "'{}' is a folder; expected a file"),
     (f"{GRADE} --register={{}}/none.csv", "'{}/none.csv' cannot be read or written: No such file"),
     (f"{GRADE} --assignment={{}}", "'{}' cannot be read or written: Is a directory"),
-    (f"{GRADE} --seconds=nan", "are numbers above 0"),
+    (f"{GRADE} --seconds=nan", "must be numbers above 0"),
     (f"{GRADE} --feedback={{}}/a.py", "'{}/a.py' is a file; expected a folder"),
-    (f"{GRADE} --anonymous={{}}/a.py", "'{}/a.py' is no key of numbers and names"),
+    (f"{GRADE} --anonymous={{}}/a.py", "'{}/a.py' is not a key of numbers and names"),
     ("check {}/none.py", "there is no file or folder '{}/none.py'"),
-    ("check {}/a.py --wall=-1", "are numbers above 0"),
+    ("check {}/a.py --wall=-1", "must be numbers above 0"),
     ("assignment --exercises=pe.table --out={}/a.txt", "'a.txt' should end in .ipynb"),
     ("assignment --exercises=pe.table --out={}/none/a.ipynb", "there is no folder '{}/none'"),
     ("assignment --exercises=pe.table --out={}/a.ipynb --points=-1", "expected points of 0 or more"),

@@ -262,7 +262,7 @@ def test_grade_without_sandbox_reports_it_and_ends_processes(tmp_path, temporary
     command = [*shell, sys.executable, "-m", "npformer", "grade", str(folder), *options]
     result = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert result.returncode == 0, result.stderr
-    assert "This system did not close for them: files, network, processes." in result.stdout
+    assert "Missing protections on this system: files, network, processes." in result.stdout
     rows = {name: row for (name, exercise_id), row in read_rows(out).items() if exercise_id == "pe.table"}
     assert {row["status"] for row in rows.values()} <= hostile.STATUSES["wrong"]
     assert rows["exit_in_table.py"]["evidence"] == "It ended the program."
@@ -316,7 +316,7 @@ def test_grade_resumes_to_the_same_table(signal_number, workers, tmp_path, tempo
     if signal_number != signal.SIGKILL:
         assert not os.listdir(temporary)
         assert process.returncode in (128 + signal_number, -signal_number)
-        assert "--resume goes on from there" in stderr
+        assert "--resume continues from there" in stderr
     wait_for_processes(temporary)
     with journal.open("a") as file:
         file.write('{"file": "s11.py", "rep')  # a line that a full disk has truncated
@@ -381,7 +381,7 @@ def test_grade_interrupted_reports_how_to_resume(
         patch.setattr(target, name, interrupt)
         assert cli.main(arguments) == code
     stderr = capsys.readouterr().err
-    assert "what is done is in o.csv.journal, and --resume goes on from there\n" in stderr
+    assert "the results so far are in o.csv.journal; --resume continues from there\n" in stderr
     if interrupt is fill_disk:
         assert "'a.file' cannot be read or written: No space left on device\n" in stderr
     assert signal.getsignal(signal.SIGTERM) == old_handler
@@ -389,7 +389,10 @@ def test_grade_interrupted_reports_how_to_resume(
     assert cli.main([*arguments, "--resume"]) == 0
     has_empty_journal = target is Journal
     assert len(graded_data) == (2 if has_empty_journal else 0)
-    assert "This system did not close for them: network. Run this in a container." in capsys.readouterr().out
+    assert (
+        "Missing protections on this system: network. Run the command in a container."
+        in capsys.readouterr().out
+    )
     assert not Path("o.csv.journal").exists() and Path("o.html").exists()
 
 

@@ -157,7 +157,7 @@ def test_exam_command_overwrites_only_with_force(tmp_path, capsys):
     file = tmp_path / "exam.toml"
     file.write_text("mine")
     assert cli.main([*COMMAND, str(tmp_path)]) == 2
-    assert capsys.readouterr().err.endswith("holds 'exam.toml', which stays; --force writes it anew\n")
+    assert capsys.readouterr().err.endswith("already contains 'exam.toml'; --force overwrites it\n")
     assert file.read_text() == "mine"
     assert cli.main([*COMMAND, str(tmp_path), "--force"]) == 0
     assert read_assignment(file).worth() == 20
