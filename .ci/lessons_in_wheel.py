@@ -10,7 +10,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class Lessons(BuildHookInterface):  # type: ignore[type-arg]
+class Lessons(BuildHookInterface):
     """Add npformer/lessons/*.ipynb without outputs. In a clone, the package reads notebooks/ instead."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

@@ -145,8 +145,8 @@ def attention_and_order() -> Figure:
             sentence = " ".join(EXAMPLE.tokens[word] for word in order)
             back = np.argsort(order)  # each word keeps its row and column in both sentences
             panels[f"{sentence},\n{positions}"] = cache.weights[0][np.ix_(back, back)]
-    names = {"row_labels": EXAMPLE.tokens, "column_labels": EXAMPLE.tokens}
-    return plots.matrices(panels, across=2, signed=False, **names)
+    tokens = EXAMPLE.tokens
+    return plots.matrices(panels, across=2, signed=False, row_labels=tokens, column_labels=tokens)
 
 
 def encoder_block() -> Figure:

@@ -16,13 +16,15 @@ names and arguments before it looks for a device, and `call_real_cupy` raises it
 import operator
 import sys
 from functools import cache, partial
+from types import FrameType
+from typing import Any
 
 import numpy as np
 
 from npformer.backend import _why_no_cupy
 
 # With a working GPU, kernels would run on arrays without memory. There, test_gpu.py tests CuPy itself.
-REAL = sys.modules.get("cupy") if _why_no_cupy() else None
+REAL: Any = sys.modules.get("cupy") if _why_no_cupy() else None
 FAKE = sys.modules[__name__]
 WITHOUT_WAITING = ("_forward", "_backward", "_update")  # ends of the names of functions that must not wait
 
@@ -188,7 +190,7 @@ for _name, _of_host in WAITING.items():
 
 def _wait(what):
     """Raise RuntimeError if a function of the package that must not wait is running."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         function, module = frame.f_code.co_name, frame.f_globals.get("__name__", "")
         is_operation = module.startswith("npformer.") and not module.startswith("npformer.gradcheck")

@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 from npformer.exercises import templates
+from npformer.exercises.task import Mistake
 
 CATALOG = templates.catalog()
 
@@ -14,7 +15,7 @@ def rewrite(value, change):
         return change(value)
     if isinstance(value, list):
         return [rewrite(part, change) for part in value]
-    if dataclasses.is_dataclass(value):
+    if isinstance(value, Mistake):
         texts = {name: change(getattr(value, name)) for name in ("sees", "cause", "question")}
         place = value.place._replace(read=change(value.place.read))
         sees_in = {exercise: change(text) for exercise, text in value.sees_in.items()}

@@ -305,7 +305,8 @@ ENCODER = npf.TransformerConfig(
 def make_sentence_encoder(dtype=np.float64):
     """Return random parameters of the BERT architecture."""
     rng = np.random.default_rng(0)
-    E, P, S, gamma, beta = (rng.normal(size=shape) for shape in [(29, 8), (20, 8), (2, 8), 8, 8])
+    shapes: list[tuple[int, ...]] = [(29, 8), (20, 8), (2, 8), (8,), (8,)]
+    E, P, S, gamma, beta = (rng.normal(size=shape) for shape in shapes)
     encoder = npf.tree_map(lambda a: a + rng.normal(size=a.shape) / 4, npf.init_encoder(ENCODER, rng))
     params = npf.MiniLMParams(
         npf.EmbeddingParams(E),

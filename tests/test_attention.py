@@ -159,7 +159,8 @@ def test_attention_ignores_masked_keys():
 
 
 def test_attention_without_keys_is_zero():
-    y, dq, _, _ = output_and_gradients(*some_qkv(T_k=0), array(2, 3, 6), mask=np.ones((3, 0), bool))
+    q, k, v = some_qkv(T_k=0)
+    y, dq, _, _ = output_and_gradients(q, k, v, array(2, 3, 6), mask=np.ones((3, 0), bool))
     assert y.shape == (2, 3, 6) and all_zero((y, dq))
     arguments, _ = sized("multi_head_attention_forward", (2,), 3, 0)
     y, cache = call("multi_head_attention_forward", arguments)

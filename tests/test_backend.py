@@ -3,6 +3,7 @@
 import queue
 import sys
 import types
+from typing import Any
 
 import fake_cupy
 import numpy as np
@@ -14,7 +15,7 @@ from npformer import AdamState, array_module, available_backends, to_backend, to
 def test_array_module_never_imports_cupy(monkeypatch):
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
     assert array_module(np.ones(2)) is np and "cupy" not in sys.modules
-    cupy = types.ModuleType("cupy")
+    cupy: Any = types.ModuleType("cupy")
     cupy.get_array_module = lambda *arrays: cupy if any(a == "on the device" for a in arrays) else np
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     assert array_module("on the device") is cupy

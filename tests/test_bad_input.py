@@ -437,7 +437,7 @@ def test_valid_call_is_accepted_and_arrays_checked(name, folder):
 # --- relations between arguments ----------------------------------------------------------------------
 
 OTHER_MODEL = drawn(npf.init_transformer, 5, CONFIG._replace(n_layers=2))
-ONE_KEY_HEAD = npf.AttentionParams(*LM.blocks[0].attention[:4], b_K=np.ones(8))
+ONE_KEY_HEAD = LM.blocks[0].attention._replace(b_K=np.ones(8))
 GREEDY = {"temperature": 0, "rng": None}
 WIDER_MODEL = drawn(npf.init_transformer, 5, CONFIG._replace(d_model=16))
 

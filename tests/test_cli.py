@@ -328,11 +328,15 @@ def test_failed_output_ends_the_command(error, exit_code, message, monkeypatch, 
     (None, "½ 李 ë", "Q Kᵀ / √d_k"),
 ])  # fmt: skip
 def test_output_uses_the_characters_of_the_terminal(encoding, printed, scores):
-    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding) if encoding else io.StringIO()
+    output = io.BytesIO()
+    stream = io.TextIOWrapper(output, encoding=encoding) if encoding else io.StringIO()
     with redirect_stdout(stream):
         cli._print("½ 李 ë")
         assert cli.main(["trace"]) == 0
-    text = stream.buffer.getvalue().decode(encoding) if encoding else stream.getvalue()
+    if isinstance(stream, io.StringIO):
+        text = stream.getvalue()
+    else:
+        text = output.getvalue().decode(encoding)
     assert text.startswith(printed) and scores in text
     # Every character of the trace has an ASCII form: the only ? is in "Are these gradients correct?".
     assert text.removeprefix(printed).count("?") == 1

@@ -1,5 +1,7 @@
 """The decoder: equation, gradient, golden values, edge cases."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from golden import agrees_with_pytorch
@@ -41,7 +43,8 @@ def test_decoder_block_equals_its_parts_in_order(activation, norm):
 
 # --- the gradient, the golden value -----------------------------------------------------------------
 
-TINY = {"d_model": 4, "d_ff": 3, "n_layers": 1, "attention_bias": False, "dropout": 0.3, "eps": 1e-3}
+TINY: dict[str, Any] = {"d_model": 4, "d_ff": 3, "n_layers": 1, "attention_bias": False}
+TINY |= {"dropout": 0.3, "eps": 1e-3}
 TINY |= {"x": X, "memory": MEMORY}
 TINY |= {  # One row of x attends to nothing, and the second sentence to no memory.
     "mask": npf.causal_mask(3) & npf.padding_mask(np.array([[1, 1, 0], [0, 1, 1]]), 0),

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import make
 import numpy as np
@@ -69,7 +70,7 @@ def test_encoder_block_figure_ends_with_the_output(norm):
 
 
 def test_attention_and_order_differs_only_with_positions():
-    tables = [axes.get_images()[0].get_array() for axes in make.attention_and_order().axes]
+    tables: list[Any] = [axes.get_images()[0].get_array() for axes in make.attention_and_order().axes]
     np.testing.assert_allclose(tables[0], tables[1], atol=1e-12)
     assert np.abs(tables[2] - tables[3]).max() > 0.1
     np.testing.assert_allclose([table.sum(axis=-1) for table in tables], 1)

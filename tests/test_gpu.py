@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 from itertools import islice
+from typing import Any
 
 import fake_cupy
 import numpy as np
@@ -96,7 +97,7 @@ def test_fake_cupy_has_only_used_functions(names, expression):
 ])  # fmt: skip
 def test_fake_cupy_rejects_waiting_in_forward(names, expression):
     """Outside a forward function, the host may wait for the device."""
-    package = {"__name__": "npformer.planted"}
+    package: dict[str, Any] = {"__name__": "npformer.planted"}
     exec(f"def planted_forward(x): return inside(x)\ndef inside(x): return {expression}", package)
     package["inside"](names["x"])
     with pytest.raises(RuntimeError, match="makes the host wait for the device inside planted_forward"):
@@ -293,7 +294,7 @@ CONFIG = npf.TransformerConfig(d_model=32, d_ff=64, n_heads=4, n_layers=2, activ
 WORDS = 20
 
 
-def small_model(dtype="float64", config=CONFIG):
+def small_model(dtype="float64", config=CONFIG) -> tuple[Any, Any, Any]:
     """Return parameters, source ids and target ids on the host."""
     rng = generator()
     params = npf.init_transformer(WORDS, config, rng, dtype=dtype)

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import mpmath
@@ -166,7 +167,8 @@ def test_gradcheck_row_has_worst_entry_and_numbers():
 
 # Correct gradients do not fail
 
-ACTIVATIONS = {  # the function of x, and its derivative as a function of x and y
+# The function of x, and its derivative as a function of x and y.
+ACTIVATIONS: dict[str, tuple[Any, Any]] = {
     "tanh": (np.tanh, lambda x, y: 1 - y * y),
     "sin": (np.sin, lambda x, y: np.cos(x)),
     "square": (np.square, lambda x, y: 2 * x),

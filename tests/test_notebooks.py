@@ -18,6 +18,7 @@ import os
 import re
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import nbformat
@@ -180,7 +181,8 @@ def same_number(a, b):
     are_integers = not re.search("[.eE]", a + b)
     if a == b or are_integers:
         return a == b
-    last = max(Decimal(number).as_tuple().exponent for number in (a, b))
+    exponents: list[Any] = [Decimal(number).as_tuple().exponent for number in (a, b)]
+    last = max(exponents)
     unit = 10.0**last if last <= -3 else 0
     return math.isclose(float(a), float(b), rel_tol=1e-6, abs_tol=max(NOISE, 1.01 * unit))
 

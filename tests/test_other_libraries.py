@@ -5,6 +5,7 @@ uv run --with jax --with array-api-strict --with numba pytest -n 0 tests/test_ot
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ def find_example(name):
     return example
 
 
-def make_torch_names(torch):
+def make_torch_names(torch: Any):
     """Return the names that the example for torch expects: a layer and its argument."""
 
     class Tanh(torch.autograd.Function):

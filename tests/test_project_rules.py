@@ -172,8 +172,9 @@ def test_modules_and_public_names_have_docstrings():
     """The docstring of the forward function describes its cache."""
     without = [path for path, tree in MODULES.items() if not ast.get_docstring(tree)]
     for path, node in ((path, node) for path, tree in MODULES.items() for node in tree.body):
-        public = isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
-        if public and not node.name.endswith("Cache") and not ast.get_docstring(node):
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("_"):
+            continue
+        if not node.name.endswith("Cache") and not ast.get_docstring(node):
             without.append(f"{path}:{node.lineno} {node.name}")
     assert without == []
 
@@ -193,6 +194,7 @@ def test_every_function_fits_on_a_slide():
     for path, node in ((path, node) for path, tree in MODULES.items() for node in ast.walk(tree)):
         if isinstance(node, ast.FunctionDef):
             body = node.body[1:] if ast.get_docstring(node) else node.body
+            assert node.end_lineno is not None
             if body and node.end_lineno - body[0].lineno + 1 > SLIDE:
                 too_long.append(f"{path}:{node.lineno} {node.name}")
     assert too_long == []

@@ -9,7 +9,7 @@ import traceback
 import warnings
 import weakref
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_help_shows_the_shapes():
 
 def test_checked_rejects_annotations_that_are_strings():
     source = "from __future__ import annotations\ndef f(x: Float[None, 3]): ..."
-    names = {"Float": Float, "__name__": "exercise"}
+    names: dict[str, Any] = {"Float": Float, "__name__": "exercise"}
     exec(source, names)
     with pytest.raises(TypeError, match=r"^'Float\[None, 3\]' cannot be read: .* without __future__$"):
         checked(names["f"])(np.ones(3))
@@ -99,11 +99,11 @@ def test_checked_rejects_wrong_arguments_of_user_function(change, message, monke
 
 def test_wrong_number_of_arguments_is_pythons_error():
     with pytest.raises(TypeError, match="missing 2 required positional arguments: 'x' and 'ids'"):
-        scaled()
+        scaled()  # type: ignore[call-arg]  # wrong on purpose, like the two calls below
     with pytest.raises(TypeError, match="takes from 2 to 3 positional arguments but 4 were given"):
-        scaled(X, IDS, None, X)
+        scaled(X, IDS, None, X)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="got multiple values for argument 'x'"):
-        scaled(X, IDS, x=X)
+        scaled(X, IDS, x=X)  # type: ignore[misc]
 
 
 def test_ids_are_compared_with_floats_after_them():
@@ -171,13 +171,13 @@ def test_loss_of_user_takes_dtype_from_cache(backward, cache):
     for dloss in (1, 0.5, np.array(2.0, np.float32)):
         assert backward(dloss, cache).shape == (3,)
     name = backward.__name__
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises(TypeError) as wrong_dtype:
         backward(np.array(2.0), cache)
     expected = "expected float32 like the forward's output"
-    assert str(caught.value) == f"{name}: dloss has dtype float64; {expected}"
-    with pytest.raises(ValueError) as caught:
+    assert str(wrong_dtype.value) == f"{name}: dloss has dtype float64; {expected}"
+    with pytest.raises(ValueError) as wrong_shape:
         backward(np.ones(3, np.float32), cache)
-    assert str(caught.value) == f"{name}: dloss has shape (3,); expected () like the forward's output"
+    assert str(wrong_shape.value) == f"{name}: dloss has shape (3,); expected () like the forward's output"
 
 
 def test_loss_of_user_is_checked_for_every_dtype():

@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from typing import Any
 from unittest.mock import Mock, patch
 
 import numpy as np
@@ -76,7 +77,7 @@ def test_init_transformer_scales_and_dtypes(norm):
 
 # --- the gradient, the golden values ----------------------------------------------------------------
 
-TINY = SIZES | {"n_layers": 1, "d_ff": 3, "dropout": 0.2, "directions": 1}
+TINY: dict[str, Any] = SIZES | {"n_layers": 1, "d_ff": 3, "dropout": 0.2, "directions": 1}
 TINY |= {"source_ids": np.array([[3, 4, 2], [4, 0, 0]]), "target_ids": np.array([[1, 4], [1, 0]])}
 test_transformer_gradients_with_padding_and_dropout = make_gradient_test(
     "transformer",  # One direction per array. Sinusoids and ALiBi only add constants.
@@ -144,7 +145,8 @@ def test_transformer_dropout_on_embeddings_and_every_sublayer(norm):
     without = config._replace(dropout=0.0)
     assert (logits_of(params, without, padding_id=None, rng=np.random.default_rng(1)) == without_rng).all()
     caches = [cache.source, cache.target]
-    for block in (*cache.encoder.blocks, *cache.decoder.blocks):
+    blocks: list[Any] = [*cache.encoder.blocks, *cache.decoder.blocks]
+    for block in blocks:
         caches += [part for name, part in block._asdict().items() if name.startswith("residual")]
     draws = [part.dropout for part in caches]
     assert [draw.keep.shape[-2] for draw in draws] == [4, 3] + 4 * [4] + 6 * [3]

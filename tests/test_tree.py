@@ -1,6 +1,5 @@
 """Trees of arrays: map, leaves, save, load."""
 
-import functools
 import io
 import os
 import signal
@@ -10,7 +9,7 @@ import sys
 import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -19,8 +18,8 @@ from npformer import adam_init, leaves, load, save, sgd_update, tree_map
 
 
 class Pair(NamedTuple):
-    W: object
-    b: object = None
+    W: Any
+    b: Any = None
 
 
 TREE = Pair((np.arange(3.0), Pair(np.ones((2, 2), np.float32))), np.array([True, False]))
@@ -227,12 +226,14 @@ def test_load_reads_files_of_numpy(tmp_path):
     back = load(tmp_path / "plain", Pair(np.zeros((2, 3)), np.array(False)))
     assert back.W.tolist() == columns.tolist() and back.b.tolist() is True
     save(tmp_path / "odd", (np.ones((0, 3)), np.arange(2, dtype=">i4")))
-    back = load(tmp_path / "odd", (np.ones((0, 3)), np.zeros(2, ">i4")))
-    assert back[0].shape == (0, 3) and back[1].tolist() == [0, 1]
+    empty, ids = load(tmp_path / "odd", (np.ones((0, 3)), np.zeros(2, ">i4")))
+    assert empty.shape == (0, 3) and ids.tolist() == [0, 1]
 
 
 def test_functions_reject_tree_nested_too_deep(tmp_path):
-    tree = functools.reduce(lambda branch, _: (branch,), range(5000), np.ones(1))
+    tree: Any = np.ones(1)
+    for _ in range(5000):
+        tree = (tree,)
     for name, call in {
         "tree_map": lambda: tree_map(np.copy, tree),
         "leaves": lambda: list(leaves(tree)),

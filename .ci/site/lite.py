@@ -123,7 +123,7 @@ def prepare_wheels(wheels: Wheels) -> Path:
 
 def with_bytecode(wheels: Wheels, done: Path) -> Wheels:
     """Return the wheels as prepare.py wrote them, with bytecode."""
-    files = {name: done / "prepared" / file.name for name, (file, _) in wheels.items()}
+    files = {name: done / "prepared" / file.name for name, (file, _) in wheels.items() if file}
     return {name: (files[name], {**wheels[name][1], "sha256": sha256(files[name])}) for name in wheels}
 
 

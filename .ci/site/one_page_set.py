@@ -46,7 +46,9 @@ def write_one_page(folder: Path) -> None:
     (folder / "one_page.html").write_text(
         page(f"<nav>{links}</nav>{body(source, picture, at_end=run)}", "screen"), encoding="utf-8"
     )
-    for paper, (wide, high, unit) in PAPERS.items() if chromium else ():
+    if chromium is None:
+        return
+    for paper, (wide, high, unit) in PAPERS.items():
         sheet = folder / f"one_page_{paper}.html"
         size = f"@page {{ size: {wide}mm {high}mm; margin: 0 }} :root {{ --u: {unit}mm }}"
         sheet.write_text(page(body(source, run + picture), "poster", size), encoding="utf-8")

@@ -8,9 +8,9 @@ import importlib.util
 import re
 import shutil
 import zipfile
-from importlib._bootstrap_external import (
-    _code_to_hash_pyc,
-)  # it makes a .pyc that is checked by hash, not by time
+
+# _code_to_hash_pyc makes a .pyc that is checked by its hash, not by its time. The types of Python lack it.
+from importlib._bootstrap_external import _code_to_hash_pyc  # type: ignore[attr-defined]
 from pathlib import Path
 
 import matplotlib.font_manager

@@ -44,9 +44,18 @@ def opened(chromium):
         width, height = SIZES[size]
         page = chromium.new_page(viewport={"width": width, "height": height})
         shown.append(page)
+
+        def record_request(asked):
+            if not is_inside(asked.url):
+                troubles.append(f"{path}: {asked.url}")
+
+        def record_failure(asked):
+            if not left(asked):
+                troubles.append(f"{path}: {asked.url} failed")
+
         page.on("pageerror", lambda error: troubles.append(f"{path}: {error}"))
-        page.on("request", lambda asked: is_inside(asked.url) or troubles.append(f"{path}: {asked.url}"))
-        page.on("requestfailed", lambda asked: left(asked) or troubles.append(f"{path}: {asked.url} failed"))
+        page.on("request", record_request)
+        page.on("requestfailed", record_failure)
         page.goto(f"{SITE.as_uri()}/{path}")
         return page
 
@@ -343,6 +352,7 @@ def test_the_posters_are_one_sheet_each():
         sheet = (SITE / "_static" / f"one_page_{paper}.pdf").read_bytes()
         assert len(re.findall(rb"/Type /Page\b", sheet)) == 1
         box = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", sheet)
+        assert box is not None
         assert [round(float(points) * 25.4 / 72) for points in box.groups()] == [wide, high]
 
 

@@ -103,10 +103,14 @@ def opened(chromium, address):
     def open_lesson(name, asked=None):
         context = chromium.new_context(viewport={"width": 1280, "height": 800})
         contexts.append(context)
-        context.on(
-            "request", lambda r: r.url.startswith((address, "data:", "blob:")) or outside.append(r.url)
-        )
-        context.on("request", lambda r: asked is None or asked.add(r.url))
+
+        def record_request(request):
+            if not request.url.startswith((address, "data:", "blob:")):
+                outside.append(request.url)
+            if asked is not None:
+                asked.add(request.url)
+
+        context.on("request", record_request)
         page = context.new_page()
         page.set_default_timeout(PATIENCE * 1000)
         page.goto(f"{address}/lite/notebooks/index.html?path={name}.ipynb")
@@ -240,7 +244,8 @@ def test_files_of_the_page_and_a_kernel_that_is_started_again(opened):
 
 def test_sizes(opened):
     """Print the size of the site, and how much a first visitor downloads before the first cell runs."""
-    page = opened("01_positional_encoding", asked := set())
+    asked: set[str] = set()
+    page = opened("01_positional_encoding", asked)
     page.evaluate(READY)
     page.evaluate(RUN, 0)
     address = page.url.partition("/lite/")[0]

@@ -52,7 +52,8 @@ def fill(folder: Path, wheels: Wheels) -> None:
 
 def from_pyodide(names: Iterable[str], folder: Path | None, without: Iterable[str] = ()) -> Wheels:
     """Return the named packages of Pyodide and all their dependencies, except those named in `without`."""
-    packages, todo, found = get_lock()["packages"], [*names], {}
+    packages, todo = get_lock()["packages"], [*names]
+    found: Wheels = {}
     while todo:
         name = canonical(todo.pop())
         if name not in found:

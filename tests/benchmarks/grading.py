@@ -18,13 +18,23 @@ from typing import NamedTuple
 from npformer.exercises.assignment_file import make_assignment
 from npformer.exercises.bank import bank
 from npformer.exercises.find_the_bug import rename_function
+from npformer.exercises.task import Code
 from npformer.grader.grading_process import Limits
 from npformer.grader.points import format_answers_table
 from npformer.grader.submissions import find_submissions
 from npformer.grader.supervisor import Journal, grade_class
 
 IDS = ("ffn.forward", "layer_norm.backward", "softmax.forward", "attention.forward")
-SOLUTIONS = [rename_function(bank()[exercise_id], bank()[exercise_id].solution) for exercise_id in IDS]
+
+
+def rename_solution(exercise_id: str) -> str:
+    """Return the solution of an exercise, as a function with the name that the exercise asks for."""
+    task = bank()[exercise_id]
+    assert isinstance(task, Code)
+    return rename_function(task, task.solution)
+
+
+SOLUTIONS = [rename_solution(exercise_id) for exercise_id in IDS]
 
 
 class Measurement(NamedTuple):

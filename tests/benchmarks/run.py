@@ -34,6 +34,7 @@ import time
 import timeit
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,7 @@ HEAD = (
     "|---|---|---|---|",
 )
 # (name, case, whether plain code exists, largest ratio to plain code, largest ratio to PyTorch)
-CASES = [
+CASES: list[tuple[str, str, bool, float | None, float | None]] = [
     (f"position table {n:,} × {d}, {dtype}", f"table:{n}:{d}:{dtype}", True, gate, 1.00)
     for n, d, gate in ((50, 8, 1.00), (512, 512, 0.60), (8192, 512, 0.30), (131072, 512, 0.30))
     for dtype in ("float32", "float64")
@@ -210,10 +211,10 @@ def large():
 def one(case, variant, seconds):
     """Return the median CPU seconds of one call over all threads, and the call's integer or 0."""
     name, *options = case.split(":")
-    run = {"table": table, "block": block, "growth": growth, "check": check}[name](variant, *options)
-    repetitions = range(
-        math.ceil(1e-3 / min(timeit.repeat(run, number=1, repeat=3)))
-    )  # at least a millisecond per reading
+    makers: dict[str, Any] = {"table": table, "block": block, "growth": growth, "check": check}
+    run = makers[name](variant, *options)
+    shortest = min(timeit.repeat(run, number=1, repeat=3))
+    repetitions = range(math.ceil(1e-3 / shortest))  # at least a millisecond per reading
     times, stop = [], time.perf_counter() + seconds
     while time.perf_counter() < stop or len(times) < 5:
         start = time.process_time()
@@ -330,7 +331,8 @@ def main():
     parser.add_argument("--one", nargs=2, metavar=("CASE", "VARIANT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(one(*options.one, options.seconds)))
+        case, variant = options.one
+        print(json.dumps(one(case, variant, options.seconds)))
         return
     file, text = {"speed": speed, "growth": grown, "check": checked}[options.what](options)
     if options.write:

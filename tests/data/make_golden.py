@@ -195,8 +195,17 @@ OPERATIONS = {
     "training": lambda t, s: cross_entropy(t, s, transformer(t, s)),
     "rms_norm": lambda t, s: rms_norm(t["x"], t["gamma"], s["eps"]),
 }
-FUNCTIONS = embedding, ffn, gated_ffn, attention, multi_head_attention, grouped_attention
-FUNCTIONS += transformer, causal_lm, cross_entropy
+FUNCTIONS = (
+    embedding,
+    ffn,
+    gated_ffn,
+    attention,
+    multi_head_attention,
+    grouped_attention,
+    transformer,
+    causal_lm,
+    cross_entropy,
+)
 OPERATIONS |= {function.__name__: function for function in FUNCTIONS}
 OPERATIONS |= dict.fromkeys(("encoder_block", "encoder", "decoder_block", "decoder"), stack)
 

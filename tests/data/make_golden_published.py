@@ -21,6 +21,7 @@ logits after the beginning of a story, and the tokens with which PyTorch continu
 import json
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -188,8 +189,10 @@ def stories(file):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    functions: tuple[Callable[..., dict], ...] = (layer, llama, minilm, chat, stories)
+    makers = {function.__name__: function for function in functions}
     words = sys.argv[1:]
     while words:
-        make = {make.__name__: make for make in (layer, llama, minilm, chat, stories)}[words.pop(0)]
+        make = makers[words.pop(0)]
         golden = make() if make in (layer, llama) else make(words.pop(0))
         np.savez_compressed(HERE / f"golden_{make.__name__}.npz", **golden)

@@ -54,7 +54,14 @@ class Coding(NamedTuple):
 @cache
 def solution_of(exercise):
     """Return the solution of an exercise as a function. It is not npformer's own function."""
-    return bank()[exercise].right
+    return code_task(exercise).right
+
+
+def code_task(exercise) -> Code:
+    """Return an exercise whose answer is a function."""
+    task = bank()[exercise]
+    assert isinstance(task, Code)
+    return task
 
 
 def evaluate(code, names):

@@ -2,8 +2,9 @@
 
 import ast
 import copy
+from typing import Any
 
-OPERATORS = {
+OPERATORS: dict[type, tuple[Any, ...]] = {
     ast.Add: (ast.Sub,),
     ast.Sub: (ast.Add,),
     ast.Mult: (ast.Div, ast.Add),
@@ -51,7 +52,8 @@ def replacements(node):
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         yield node.operand
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        for value in {node.value + 1, node.value - 1, -node.value, 2 * node.value} - {node.value}:
+        number: Any = node.value
+        for value in {number + 1, number - 1, -number, 2 * number} - {number}:
             yield ast.Constant(value)
     if isinstance(node, ast.Constant) and node.value is True:
         yield ast.Constant(False)
@@ -81,8 +83,9 @@ def replace_names(tree):
     for function in functions:
         arguments = [argument.arg for argument in function.args.args]
         for node in ast.walk(function):
-            is_use = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-            if not is_use or node.id not in arguments:
+            if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+                continue
+            if node.id not in arguments:
                 continue
             for name in arguments:
                 if name != node.id:

@@ -4,6 +4,8 @@ import ast
 import itertools
 import json
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from npformer.exercises.answer_parsing import read_letter, read_number, read_tru
 from npformer.exercises.bank import bank
 from npformer.exercises.bank.questions import load_questions
 from npformer.exercises.probe import run
-from npformer.exercises.task import APART, RIGHT, Edit, Numbers
+from npformer.exercises.task import APART, RIGHT, Choice, Edit, Numbers
 from npformer.modern.causal_lm import CausalBlockParams, causal_block_forward
 from npformer.modern.generation import smallest_allowed_probability
 
@@ -158,7 +160,8 @@ def floats(*given):
     return [np.asarray(array, float) for array in given]
 
 
-COMPUTED = {  # by exercise: the same number, counted or calculated in a different way
+# By exercise: the same number, counted or calculated in a different way.
+COMPUTED: dict[str, Callable[..., Any]] = {
     "order.twins": lambda k: len(set(itertools.permutations(range(k)))),
     "order.coin": find_sample_size,
     "order.alibi": lambda h, i, j: npf.alibi_bias(8, 31, 31)[h - 1, i, j],
@@ -169,8 +172,8 @@ COMPUTED = {  # by exercise: the same number, counted or calculated in a differe
     "loss.uniform": lambda V: npf.cross_entropy_forward(np.zeros((1, V)), np.array([0]))[0],
     "pe.wavelength": lambda d: npf.wavelengths(d).max() / (2 * np.pi),
     "norm.token": lambda x, *p: npf.layer_norm_forward(x, npf.LayerNormParams(*p), eps=0.0)[0],
-    "ffn.token": lambda x, *p: npf.ffn_forward(*floats(x), npf.FFNParams(*floats(*p)))[0],
-    "backward.softmax": lambda p, dp: npf.softmax_backward(*floats(dp), npf.softmax_forward(np.log(p))[1]),
+    "ffn.token": lambda x, *p: npf.ffn_forward(floats(x)[0], npf.FFNParams(*floats(*p)))[0],
+    "backward.softmax": lambda p, dp: npf.softmax_backward(floats(dp)[0], npf.softmax_forward(np.log(p))[1]),
     "modern.kept_bytes": lambda n, h, g, d_k: np.zeros((n, 2, g, d_k), np.float32).nbytes,
 }
 
@@ -178,7 +181,9 @@ COMPUTED = {  # by exercise: the same number, counted or calculated in a differe
 @pytest.mark.parametrize("name", [*NAMES, *"abcdefgh"])
 @pytest.mark.parametrize("exercise", COMPUTED)
 def test_posed_answer_equals_a_different_calculation(exercise, name):
-    question = bank()[exercise].posed(name)
+    task = bank()[exercise]
+    assert isinstance(task, Numbers)
+    question = task.posed(name)
     expected = np.asarray(COMPUTED[exercise](*question.given.values()), float)
     assert np.asarray(question.answer, float) == pytest.approx(expected, abs=1e-12)
 
@@ -289,7 +294,7 @@ def wrapped_in_itself():
     def looped(*args):
         return np.ones(3)
 
-    looped.__wrapped__ = looped
+    looped.__wrapped__ = looped  # type: ignore[attr-defined]  # functools.wraps sets this attribute too
     return looped
 
 
@@ -362,7 +367,8 @@ def adam(w, g, m, v, t, learning_rate):
     return params, state.m, state.v
 
 
-OTHER_NAMES = {  # npformer's names of the arguments, if the exercise has different ones
+# npformer's names of the arguments, if the exercise has different ones.
+OTHER_NAMES: dict[str, Callable[..., Any]] = {
     "loss.smoothed": lambda z, t, e: {"logits": z, "targets": t, "label_smoothing": e},
     "softmax.backward": lambda dp, p: {"scores": np.log(p), "dy": dp},
     "cross_entropy.backward": lambda z, t: {"logits": z, "targets": t, "dy": 1.0},
@@ -487,7 +493,7 @@ def test_edit_rejects_words_missing_in_the_solution():
 
 
 def test_right_option_is_seldom_the_longest():
-    choices = [task for task in bank().values() if task.kind == "choice"]
+    choices = [task for task in bank().values() if isinstance(task, Choice)]
     is_longest = [task.options[max(task.options, key=len)] is RIGHT for task in choices]
     assert sum(is_longest) <= len(is_longest) / 3
 

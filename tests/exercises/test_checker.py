@@ -5,11 +5,12 @@ import itertools
 import json
 import re
 from functools import partial
+from typing import Any
 
 import new
 import numpy as np
 import pytest
-from codings import CODE, ROOT, check, solution_of
+from codings import CODE, ROOT, check, code_task, solution_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,7 @@ from npformer.exercises import (
 from npformer.exercises.bank import bank, block, questions
 from npformer.exercises.detectors import known_mistakes
 from npformer.exercises.probe import RELATIVE, Draws, normal
-from npformer.exercises.task import RIGHT, Edit
+from npformer.exercises.task import RIGHT, Choice, Edit, Truth
 from npformer.exercises.verdict import STATUSES
 from npformer.gradcheck import gradcheck
 
@@ -105,7 +106,12 @@ def test_example_exercise_of_contributing_works(monkeypatch):
     code, words = (re.search(rf"```{kind}\n(.*?)```", text, re.S)[1] for kind in ("python", "markdown"))
     monkeypatch.setattr(questions, "load_questions", lambda: questions.questions_of(f"\n{words}"))
     monkeypatch.setattr(questions, "load_mistakes", lambda: questions.mistakes_of(f"\n{words}"))
-    names = {"np": np, "Draws": Draws, "Edit": Edit, "function_exercise": questions.function_exercise}
+    names: dict[str, Any] = {
+        "np": np,
+        "Draws": Draws,
+        "Edit": Edit,
+        "function_exercise": questions.function_exercise,
+    }
     exec(code, names)
     kl = names["backward"]
 
@@ -123,7 +129,7 @@ def test_block_backward_is_the_gradient_of_block_forward():
     """For other backward exercises, test_answers.py compares the solution with npformer's own function."""
     forward = solution_of("block.forward")
     backward = solution_of("block.backward")
-    for dy, *backward_arguments in bank()["block.backward"].probe.calls:
+    for dy, *backward_arguments in code_task("block.backward").probe.calls:
         x, *parameters = block.call(dy.shape[1], dy.shape[0])
         assert gradcheck(
             lambda x, parameters=parameters: (forward(x, *parameters), ()),
@@ -247,13 +253,13 @@ def test_check_reports_a_forgotten_return():
 OPTIONS = [  # (exercise id, letter, option)
     (task.id, letter, option)
     for task in bank().values()
-    if task.kind == "choice"
+    if isinstance(task, Choice)
     for letter, option in zip("abcdef", task.options.values(), strict=False)
 ]
 CLAIMS = [  # (exercise id, True or False, option)
     (task.id, claim, RIGHT if claim == task.right else task.wrong)
     for task in bank().values()
-    if task.kind == "truth"
+    if isinstance(task, Truth)
     for claim in (True, False)
 ]
 

@@ -6,9 +6,8 @@ import re
 import make_confusion as confusion
 import numpy as np
 import pytest
-from codings import CODE, FOLDER, check, get_reply, list_codings, plain_answers
+from codings import CODE, FOLDER, check, code_task, get_reply, list_codings, plain_answers
 
-from npformer.exercises.bank import bank
 from npformer.exercises.bank.questions import load_mistakes, load_questions, read_text
 from npformer.exercises.probe import run
 
@@ -68,7 +67,7 @@ def find_problems_of_rejection(coding, result):
 @functools.cache
 def answers_of(exercise):
     """Return the expected numbers of an exercise, from all calls and outputs."""
-    task = bank()[exercise]
+    task = code_task(exercise)
     right = [run(task.right, given, task.probe) for given in task.probe.calls]
     return np.concatenate([np.ravel(part) for outcome in right for part in outcome.arrays])
 

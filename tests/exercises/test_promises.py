@@ -4,9 +4,8 @@ import functools
 
 import numpy as np
 import pytest
-from codings import CODE, check, solution_of
+from codings import CODE, check, code_task, solution_of
 
-from npformer.exercises.bank import bank
 from npformer.exercises.detectors import known_mistakes
 from npformer.exercises.find_the_bug import draw_bug
 from npformer.exercises.probe import run
@@ -15,7 +14,7 @@ from npformer.exercises.task import compile_function, replace_result
 
 def edited(exercise, *pairs):
     """Return the solution of an exercise after replacements in its text."""
-    text = bank()[exercise].solution
+    text = code_task(exercise).solution
     for old, new in zip(pairs[::2], pairs[1::2], strict=True):
         assert old in text
         text = text.replace(old, new)
@@ -245,7 +244,7 @@ def test_check_does_not_call_shifted_embedding_multiplied(shift):
 
 
 def test_check_names_missing_residuals_not_post_norm():
-    function = replace_result(bank()["port.block"].solution, "attend(norm(x, gamma_1))")
+    function = replace_result(code_task("port.block").solution, "attend(norm(x, gamma_1))")
     text = check("port.block", function).evidence
     assert "into the norm" not in text
     assert "PORT-NO-RESIDUAL" in find_kinds("port.block", edited("port.block", "h = x + ", "h = "))

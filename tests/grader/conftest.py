@@ -106,8 +106,8 @@ def thread_grader(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.chdir(tmp_path)
     with server_end, SubmissionGrader(str(tmp_path), Limits(seconds=2)) as grader:
-        grader.server_end = server_end
-        grader.fork_worker = partial(start_worker_thread, server_end)
+        monkeypatch.setattr(grader, "server_end", server_end, raising=False)
+        monkeypatch.setattr(grader, "fork_worker", partial(start_worker_thread, server_end))
         yield grader
     sys.modules.pop("submission", None)
 

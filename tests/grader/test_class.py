@@ -154,14 +154,14 @@ def test_compute_class_points_last_answer_counts(homework):
 
 
 def test_compute_class_points_best_answer_counts(homework):
-    *given, assignment = homework
-    best = points.compute_class_points(*given, assignment._replace(best=True))
+    files, rows, owners, assignment = homework
+    best = points.compute_class_points(files, rows, owners, assignment._replace(best=True))
     assert [*best[0].points.values()] == [1, 4] and best[0].files == ["early.py"]
 
 
 def test_compute_class_points_nothing_after_last_day(homework):
-    *given, assignment = homework
-    too_late = points.compute_class_points(*given, assignment._replace(days=1))
+    files, rows, owners, assignment = homework
+    too_late = points.compute_class_points(files, rows, owners, assignment._replace(days=1))
     assert too_late[0].points["layer_norm.backward"] == 0
 
 

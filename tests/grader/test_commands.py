@@ -2,6 +2,7 @@
 
 import json
 import os
+from typing import Any
 
 import numpy as np
 import pytest
@@ -189,7 +190,7 @@ def test_assignment_cells_name_and_test_answers(form, tmp_path):
     last_line = show("order.bag").rstrip(".").splitlines()[-1]
     assert named_cell.endswith(f"\n\n{last_line} under the name `order_bag`.")
     test_cells = [cell for cell in cells if "raise_if_wrong()" in cell and "pe_table" in cell]
-    names = {"check": check, "pe_table": lambda n, d: np.zeros((n, d))}
+    names: dict[str, Any] = {"check": check, "pe_table": lambda n, d: np.zeros((n, d))}
     with pytest.raises(AssertionError, match="Not yet"):  # the tools show this text to the student
         exec(test_cells[0], names)
         names["test_pe_table"](names["pe_table"])

@@ -6,6 +6,7 @@ import socket
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import hostile
 import pytest
@@ -121,7 +122,8 @@ def test_hide_npformer_removes_its_modules(fake_finder):
 
 
 def test_hide_npformer_replaces_it(fake_finder):
-    package, exercises = (SimpleNamespace(__name__=name) for name in ("npformer", "npformer.exercises"))
+    package: Any = SimpleNamespace(__name__="npformer")
+    exercises: Any = SimpleNamespace(__name__="npformer.exercises")
     for module in (package, exercises):
         assert fake_finder.find_spec(module.__name__).name == module.__name__
         fake_finder.exec_module(module)

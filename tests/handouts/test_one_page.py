@@ -25,13 +25,17 @@ CONFIG = npf.TransformerConfig(d_model=D, d_ff=D_FF, n_heads=H, n_layers=LAYERS)
 WEIGHTS = [w + 0.3 * RNG.normal(size=w.shape) for w in one_page.new_weights(RNG, D, D_FF, H, LAYERS)]
 
 
+def join_heads(w):
+    """Return one matrix (D, D) that has the columns of all heads next to each other."""
+    return w.swapaxes(0, 1).reshape(D, D)
+
+
 def build_params(E, *weights):
     """Build the package's parameters from the flat list of the page."""
     blocks = []
     for i in range(0, len(weights), 12):
-        *W, W_O, gamma_1, beta_1, W_1, b_1, W_2, b_2, gamma_2, beta_2 = weights[i : i + 12]
-        W = [w.swapaxes(0, 1).reshape(D, D) for w in W]  # the heads next to each other
-        attention = npf.AttentionParams(*W, W_O.reshape(D, D))
+        W_Q, W_K, W_V, W_O, gamma_1, beta_1, W_1, b_1, W_2, b_2, gamma_2, beta_2 = weights[i : i + 12]
+        attention = npf.AttentionParams(join_heads(W_Q), join_heads(W_K), join_heads(W_V), W_O.reshape(D, D))
         norms = npf.LayerNormParams(gamma_1, beta_1), npf.LayerNormParams(gamma_2, beta_2)
         blocks.append(
             npf.EncoderBlockParams(attention, norms[0], npf.FFNParams(W_1, b_1, W_2, b_2), norms[1])
@@ -96,7 +100,8 @@ def test_adamw_agrees_with_the_package():
 
 def test_one_page_imports_only_numpy():
     tree = ast.parse(SOURCE)
-    imported = {node.names[0].name for node in ast.walk(tree) if isinstance(node, ast.Import)}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    imported: set[str | None] = {node.names[0].name for node in imports}
     imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert imported == {"sys", "math", "numpy"}
 

@@ -87,11 +87,15 @@ def opened(chromium):
     """Return a function that opens a page of slides. The pages must have no error and load nothing."""
     pages, problems = [], []
 
+    def record_network_request(request):
+        if not request.url.startswith(("file:", "data:")):
+            problems.append(request.url)
+
     def open_page(file):
         page = chromium.new_page(viewport={"width": 1280, "height": 720})
         pages.append(page)
         page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("request", lambda r: r.url.startswith(("file:", "data:")) or problems.append(r.url))
+        page.on("request", record_network_request)
         page.goto(file.as_uri())
         page.wait_for_function("Reveal.isReady()")
         return page

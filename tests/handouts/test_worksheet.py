@@ -263,7 +263,7 @@ def test_worksheet_has_a_line_for_an_unprintable_name():
     with_name = draw_sheet(minutes=15, key=False)
     n_lines = [len(a.axes[0].lines) - len(b.axes[0].lines) for a, b in zip(figures, with_name, strict=True)]
     assert n_lines == [2, *[1] * (len(figures) - 1)]
-    assert all(len({*line.get_ydata()}) == 1 for figure in figures for line in figure.axes[0].lines)
+    assert all(len(set(line.get_ydata())) == 1 for figure in figures for line in figure.axes[0].lines)
 
 
 # --- the short sheets -----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import re
+from unittest.mock import patch
 
 from matplotlib.text import Text
 
@@ -24,11 +25,8 @@ def letters(figure):
         drawn.append(text)
         return original_draw(text, *rest)
 
-    Text.draw = draw
-    try:
+    with patch.object(Text, "draw", draw):
         style.in_style(figure.draw_without_rendering)()  # the ticks are those of the figure's file
-    finally:
-        Text.draw = original_draw
     without_repeats = dict.fromkeys(drawn)
     visible = [text for text in without_repeats if text.get_visible() and text.get_text().strip()]
     return [(text, text.get_fontsize() * (INDEX if has_index(text) else 1)) for text in visible]

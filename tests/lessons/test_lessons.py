@@ -2,6 +2,7 @@
 
 import copy
 import json
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,10 @@ def test_reveal_shows_markdown_in_notebooks_and_text_elsewhere():
 
 def test_student_copy_has_no_outputs():
     code = {"cell_type": "code", "source": "1", "metadata": {"a": 1}, "outputs": ["3"], "execution_count": 4}
-    lesson = {"metadata": {}, "cells": [{"cell_type": "markdown", "source": "# 1", "metadata": {}}, code]}
+    lesson: dict[str, Any] = {
+        "metadata": {},
+        "cells": [{"cell_type": "markdown", "source": "# 1", "metadata": {}}, code],
+    }
     before = copy.deepcopy(lesson)
     text, copied = make_student_copy(lesson)["cells"]
     assert lesson == before and text == lesson["cells"][0]

@@ -1,5 +1,7 @@
 """Tokens, vocabulary, ids and back."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -46,4 +48,5 @@ def test_encode_accepts_empty_sentences():
 
 
 def test_encode_accepts_numpy_ids():
-    assert encode([["dog"]], {"dog": np.int64(3)}).tolist() == [[3]]
+    vocabulary: Any = {"dog": np.int64(3)}
+    assert encode([["dog"]], vocabulary).tolist() == [[3]]

@@ -4,7 +4,9 @@ The calculation by hand uses the decimal module: exact decimal arithmetic and RO
 nothing with the rounding of the trace. It evaluates every recipe of every step.
 """
 
+from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, localcontext
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,7 +148,7 @@ def with_step_names(prefix, tree):
 # --- the calculation by hand  ----------------------------------------------------------------------
 
 THOUSANDTH = Decimal("0.001")
-BY_HAND = {
+BY_HAND: dict[str, Callable[..., Any]] = {
     "+": lambda *terms: sum(terms),
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,

@@ -62,10 +62,11 @@ def test_generate_equals_generation_without_kv_cache(rng, config, has_biases, te
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     first, again = np.random.default_rng(5), np.random.default_rng(5)
     found = generate(ids, params, config, max_new_tokens=20, rng=first, **options)
-    assert (
-        found
-        == generate_without_cache(ids, params, config, 20, lambda x: sample_ids(x, *options.values(), again))
-    ).all()
+
+    def choose(logits):
+        return sample_ids(logits, temperature, top_k, top_p, again)
+
+    assert (found == generate_without_cache(ids, params, config, 20, choose)).all()
     assert len(np.unique(found[:, 4:])) >= 4
 
 

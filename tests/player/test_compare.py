@@ -119,7 +119,11 @@ VALUES = f"dict({', '.join(f'{v}={v}' for v in 'Q K V scores weights heads a s h
 def port(edits="", text=PORT):
     for edit in filter(None, edits.split("; ")):
         name = re.escape(edit.partition(" = ")[0])
-        text, n_replaced = re.subn(rf"^( +){name} = .*$", lambda m, edit=edit: m[1] + edit, text, flags=re.M)
+
+        def indent(match, edit=edit):
+            return match[1] + edit
+
+        text, n_replaced = re.subn(rf"^( +){name} = .*$", indent, text, flags=re.M)
         assert n_replaced == 1
     names = {"np": np}
     exec(text, names)
@@ -252,7 +256,10 @@ def test_comparison_by_probes_opens_the_player_without_marks():
 
 @pytest.mark.parametrize(
     "comparison",
-    [compare({"z": worked_example().named["ffn.z"].value}), compare({"a": 1}, {"a": 2})],
+    [
+        compare({"z": worked_example().named["ffn.z"].value}),
+        compare({"a": 1}, {"a": 2}),  # type: ignore[dict-item]  # Python's numbers are accepted too
+    ],
     ids=["all agree", "no trace"],
 )
 def test_comparison_without_a_player_shows_text(comparison):

@@ -35,13 +35,17 @@ def opened(chromium, tmp_path):
     """Return a function that opens a player in a new page; no page may have an error or use the network."""
     pages, troubles = [], []
 
+    def record_network_request(request):
+        if not request.url.startswith("file:"):
+            troubles.append(request.url)
+
     def open_page(player=None, place="", width=1280, height=720, **options):
         file = (player or play()).save(tmp_path / "play.html")
         page = chromium.new_page(viewport={"width": width, "height": height}, **options)
         pages.append(page)
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("console", lambda message: troubles.append(message.text))
-        page.on("request", lambda request: request.url.startswith("file:") or troubles.append(request.url))
+        page.on("request", record_network_request)
         page.goto(f"{file.as_uri()}{place and '#at='}{place}")
         return page
 
@@ -240,9 +244,14 @@ def shared_page(chromium, tmp_path_factory):
     file = play().save(tmp_path_factory.mktemp("player") / "play.html")
     page = chromium.new_page(viewport={"width": 1280, "height": 720})
     errors = []
+
+    def record_network_request(request):
+        if not request.url.startswith("file:"):
+            errors.append(request.url)
+
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text))
-    page.on("request", lambda request: request.url.startswith("file:") or errors.append(request.url))
+    page.on("request", record_network_request)
     page.goto(file.as_uri())
     yield page
     page.close()

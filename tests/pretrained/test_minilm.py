@@ -11,6 +11,7 @@ import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,9 +134,9 @@ class Tokens:
         return [Encoding(row) for row in self.rows]
 
 
-PADDING_TOKENIZER = LetterTokenizer()
+PADDING_TOKENIZER: Any = LetterTokenizer()
 PADDING_TOKENIZER.padding = {"length": 128}
-TRUNCATING_TOKENIZER = LetterTokenizer()
+TRUNCATING_TOKENIZER: Any = LetterTokenizer()
 TRUNCATING_TOKENIZER.truncation = {"length": 128}
 REJECTED = [
     ({"texts": np.array(["a"])}, TypeError, "texts is an array of shape (1,); expected a list of strings"),
