@@ -4,8 +4,8 @@
     uv run python figures/screens.py
 
 Chromium draws the screenshots, so their bytes differ between machines. A test checks that each file exists,
-has the size below and has an alternative text. The screenshots of one_page.html and of the lesson show the
-built site. The others show what the package writes.
+has the size below and has an alternative text. Two screenshots, `one_page` and `lesson`, show pages of the
+built site. The others show pages that the package makes.
 """
 
 import io

@@ -93,7 +93,7 @@ def _run_command(options: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         is_closed = isinstance(error, OSError) and error.errno in CLOSED_OUTPUT and error.filename is None
         if is_closed:
-            # When Python exits, it flushes the output again. The null device accepts this output without error.
+            # Python flushes the output again when it exits. The null device accepts it without an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         return _report_error(options.command, _format_error(error))

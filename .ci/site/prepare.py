@@ -1,8 +1,8 @@
 """Prepare wheels in Pyodide, so that the browser of a visitor does not have to do this work.
 
 The build folder is mounted at /mnt. The script writes every wheel of /mnt/wheels to /mnt/prepared, with
-bytecode instead of source code, and without tests and sample data. It also writes /mnt/fontlist.json, the list
-of fonts that matplotlib makes here.
+bytecode instead of source code, and without tests and sample data. It also writes /mnt/fontlist.json, the
+list of fonts that matplotlib makes here.
 """
 
 import importlib.util
