@@ -126,8 +126,7 @@ def compare(
     Raises
     ------
     ValueError
-        If no station of the reference has a name that is used in `mine`, or if several stations have this
-        name.
+        If `mine` contains a name that no station of the reference has, or that several stations have.
 
     Examples
     --------

@@ -89,8 +89,7 @@ class Player(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A cell to highlight, where another calculation has a different number. The page first hides both
-    numbers."""
+    """A cell to highlight, because a second calculation has a different number there."""
 
     station: str  # the name of a step: "ffn.z"
     cell: int  # the number of the cell within the step, counted from 0 along the rows
@@ -99,8 +98,7 @@ class Mark(NamedTuple):
 
 
 def format_distinct(expected: float, received: float) -> tuple[str, str]:
-    """Return two different numbers as text, with six digits, or with more digits if the texts would be
-    equal."""
+    """Return two different numbers as text: with six digits, or with more if the texts would be equal."""
     for digits in range(6, 18):
         texts = f"{expected:.{digits}g}", f"{received:.{digits}g}"
         if texts[0] != texts[1]:

@@ -274,8 +274,7 @@ DIGITS_ALONE = {"smollm": True, "gpt-2": False}  # by pre-tokenizer: whether eac
 
 
 def _build_tokenizer(settings: dict[str, Any], vocab_size: int, file: "Path") -> Vocabulary | None:
-    """Build the tokenizer if the file has a byte-level BPE vocabulary like that of GPT-2, else return
-    None."""
+    """Build the tokenizer, or return None if the file does not have a byte-level BPE like that of GPT-2."""
     pre_tokenizer = settings.get("tokenizer.ggml.pre")
     if settings.get("tokenizer.ggml.model") != "gpt2" or pre_tokenizer not in DIGITS_ALONE:
         return None

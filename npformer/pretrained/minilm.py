@@ -391,8 +391,7 @@ OLDER_NAMES = {"bert.": "", "LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.be
 
 
 def _read_weights(folder: "Path", vocab_size: int, config: TransformerConfig, dtype: Any) -> MiniLMParams:
-    """Read the weights of the encoder. Output heads and stored id tables (such as position_ids) are
-    ignored."""
+    """Read the weights of the encoder. Output heads and id tables such as position_ids are ignored."""
     function = "load_minilm"
     file = require_file(function, "path", folder / "model.safetensors")
     arrays = {}

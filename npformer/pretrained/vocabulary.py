@@ -17,10 +17,10 @@ class Vocabulary(NamedTuple):
     ]  # for two neighbouring ids that can merge: the rank of the merge, and the merged id
     bytes: dict[int, int]  # the id of each byte; some vocabularies lack bytes that no text contains
     marks: dict[str, int]  # the special tokens, such as <|im_start|>, and their ids
-    digits_alone: bool  # whether each digit is a word: 2026 is four words
+    digits_alone: bool  # whether each digit is a separate word: then 2026 is four words
     stop_id: int | None = None
     chat_template: str | None = (
-        None  # the format of a conversation, in the language Jinja; it is not executed
+        None  # the format of a conversation as a Jinja template, which is not executed
     )
 
     def __repr__(self) -> str:
@@ -35,8 +35,8 @@ class Vocabulary(NamedTuple):
         ----------
         text : str
         marks : bool
-            Whether special tokens in the text become their ids. With False they are encoded as ordinary
-            text, so that a user cannot insert special tokens.
+            Whether special tokens in the text become their ids. If False, they are encoded as ordinary text,
+            so that a user cannot insert special tokens.
 
         Returns
         -------

@@ -3,11 +3,11 @@
 - `signature` has the decorator `checked`, which checks the arguments of every call of a function.
 - `annotations` has the annotations for signatures: arrays with shapes, numbers with ranges.
 - `annotation_reader` turns an annotation into a `Rule`, and a signature into a list of rules.
-- `call` has `Rule` (the check of one value) and `Call` (the sizes that the arguments have in this call).
+- `call` has `Rule` (how one value is checked) and `Call` (the sizes of the arguments in one call).
 - `checks` has one function per kind of check. Such a function raises the error with the final message.
 - `rules` has relations between arguments, for example "the number of heads divides d_model".
-- `cache_key` describes a call, so that a call like an earlier accepted one is not checked again.
-- `output_files` checks paths of output files and writes the files.
+- `cache_key` computes a key for each call, so that a call with the key of an accepted call is not checked
+again. - `output_files` checks paths of output files and writes the files.
 
 From the call to the message there are at most four functions: the wrapper that `checked` makes, `check_call`,
 the check of a rule, and a function of `checks`. By default, the traceback of a rejected call leaves them out

@@ -1,10 +1,10 @@
 """Rules about relations between arguments, such as "the number of heads divides d_model".
 
 A rule is written in a signature after a shape or a number. Its function returns None, or raises an error with
-the final message. Its phase says when it is checked, and so which sizes it can use.
+the final message. The phase of a rule says when the rule is checked, and so which sizes it can use.
 
 The first section has the rules that any operation can use. Each further section has the rules of the module
-in its heading, and uses no other section than the first one.
+in its heading, and uses nothing from other sections except the first one.
 """
 
 import math
@@ -22,7 +22,7 @@ from npformer.validation.call import Call, Check, Phase, Rule
 
 
 def rule(description: str, phase: int = Phase.ARRAYS, reads_values: bool = False) -> Callable[[Check], Rule]:
-    """Return a decorator that makes a rule of the function that checks one value."""
+    """Return a decorator that turns a check function, which checks one value, into a `Rule`."""
 
     def make_rule(check: Check) -> Rule:
         return Rule(description, check, phase, reads_values=reads_values)
@@ -31,7 +31,7 @@ def rule(description: str, phase: int = Phase.ARRAYS, reads_values: bool = False
 
 
 def max_positions(limit_name: str, limit_of: Callable[[Call, str], int | None], phase: int) -> Rule:
-    """Return the rule that an array has at most `limit_of(call, name)` positions, if that is not None.
+    """Return the rule that an array has at most `limit_of(call, name)` positions. None means no limit.
 
     The array has integer ids (..., T), or a row of floats for each position (..., T, d_model).
     """
@@ -142,9 +142,9 @@ def KV_HEADS(value: Any, name: str, call: Call) -> None:
 
 @rule("tells d_kv")
 def KEY_WIDTH(W_Q: Any, name: str, call: Call) -> None:
-    """Record d_kv = n_kv_heads d_k; without n_kv_heads in the call or its config, d_kv is d_model.
+    """Record d_kv = n_kv_heads · d_k. Without n_kv_heads in the call or its config, d_kv is d_model.
 
-    A wrong number of heads has its own rule, which raises the error. Then d_kv stays unknown.
+    If the number of heads is wrong, d_kv stays unknown, because a different rule raises the error.
     """
     n_heads = _setting("n_heads", call)
     n_kv_heads = _setting("n_kv_heads", call)
@@ -187,7 +187,7 @@ ROWS = max_positions("the table's max_length", _rows_of_params, Phase.IDS)
 
 @rule("one counts at least", Phase.MASKS, reads_values=True)
 def COUNTED(targets: Any, name: str, call: Call) -> None:
-    """Check that at least one target counts, and that those that count are in the vocabulary."""
+    """Check that not all targets are ignored (`ignore_index`), and that the others are in the vocabulary."""
     ignore_index = call.arguments.get("ignore_index")
     if not isinstance(targets, np.ndarray):
         return
@@ -222,7 +222,7 @@ Smoothing = Annotated[float, number("0 <= · <= 1", minimum=0, maximum=1)]
 
 def _rows_of_learned_table(call: Call, name: str) -> int | None:
     """Return the number of positions in the learned table for these ids, or None without such a table."""
-    field = name.replace("ids", "positions")  # source_ids: source_positions
+    field = name.replace("ids", "positions")  # from source_ids to source_positions
     table = getattr(call.arguments["params"], field)
     return None if table is None else len(table.P)
 
@@ -232,7 +232,8 @@ TABLE_ROWS = max_positions("the learned table's max_length", _rows_of_learned_ta
 
 @rule("as config.positions says")
 def TABLE(table: Any, name: str, call: Call) -> None:
-    """Check that there is a learned table of the right length if config.positions is "learned", else none."""
+    """Require a learned table of the right length if config.positions is "learned", and no table
+    otherwise."""
     config = call.arguments["config"]
     if config.positions != "learned":
         if table is not None:
@@ -323,7 +324,7 @@ def PADDING(padding_id: Any, name: str, call: Call) -> None:
 
 @rule("rng unless temperature=0", Phase.RELATIONS)
 def DRAWS(n: Any, name: str, call: Call) -> None:
-    """Check that there is a generator if tokens are sampled. With temperature=0 nothing is sampled."""
+    """Check that a generator is given if tokens are sampled. With temperature=0, no token is sampled."""
     if call.arguments.get("temperature", 1.0) != 0:
         checks.check_generator(call.function, "rng", call.arguments.get("rng"))
 
@@ -342,7 +343,7 @@ def FLOAT_TREE(params: Any, name: str, call: Call) -> None:
 
 
 def leaf_name(tree_name: str, path: str) -> str:
-    """Return the name of a leaf for a message; the tree itself is a leaf with an empty path."""
+    """Return the name of a leaf for a message. A tree that is one array is a leaf with an empty path."""
     return f"{tree_name}.{path}" if path else tree_name
 
 
@@ -353,7 +354,7 @@ def SAME_STRUCTURE(tree: Any, name: str, call: Call) -> None:
     with suppress(RecursionError):
         if has_same_structure(params, tree):
             return
-    # The rest only finds the first difference for the message.
+    # The trees differ. The code below finds the first difference for the message.
     for path, leaf in iter_leaves(call.function, params):
         checks.check_float(call.function, leaf_name("params", path), leaf)
     expected = dict(iter_leaves(call.function, params))
