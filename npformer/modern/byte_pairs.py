@@ -125,13 +125,10 @@ def _merge_pair(ids: Array, a: int, b: int, new_id: int) -> Array:
     Changes ids (N,) in place.
     """
     starts = np.flatnonzero((ids[:-1] == a) & (ids[1:] == b))  # the positions where the pair starts
-    # If a = b, pairs overlap: they start at positions p, p + 1, p + 2, … Only every second one can merge.
-    run_number = np.cumsum(
-        np.diff(starts, prepend=-2) != 1
-    )  # for each start, the number of its run: 1, 1, 2, …
-    first_of_run = np.flatnonzero(
-        np.diff(run_number, prepend=0)
-    )  # for each run, the index of its first start
+    # If a = b, a run of pairs overlaps: the pairs start at p, p + 1, p + 2, … Only every second pair can
+    # merge.
+    run_number = np.cumsum(np.diff(starts, prepend=-2) != 1)  # 1, 1, 2, …: the run of each start
+    first_of_run = np.flatnonzero(np.diff(run_number, prepend=0))  # the index of each run's first start
     index_in_run = np.arange(len(starts)) - first_of_run[run_number - 1]
     starts = starts[index_in_run % 2 == 0]
     ids[starts] = new_id

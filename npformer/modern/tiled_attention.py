@@ -79,8 +79,8 @@ def tiled_attention_forward(
             if scores is None:
                 break
             _add_tile(scores, v[..., columns, :], *results)
-    # The largest score contributes exp(0) = 1, so each total is at least 1. Only in a row without keys is the
-    # total 0.
+    # The largest score contributes exp(0) = 1, so each total is at least 1. A row without keys has total 0,
+    # which becomes 1 to avoid 0 / 0.
     total = xp.maximum(total, 1)
     y /= total
     return y, TiledAttentionCache(q, k, v, y.copy(), largest, total, causal, tile)
@@ -121,15 +121,13 @@ def tiled_attention_backward(
     sum_dw_w = (dy * y).sum(axis=-1, keepdims=True)  # Σ dw w = Σ dy y: (..., T_q, 1)
     for rows in _slices(q.shape[-2], 2 * tile):  # the tiles of the forward pass, for identical scores
         for columns in _slices(k.shape[-2], tile):
-            w = _tile_of_scores(
-                scaled_q, k, rows, columns, causal
-            )  # (..., 2 tile, tile), w is still the scores
+            w = _tile_of_scores(scaled_q, k, rows, columns, causal)  # (..., 2 tile, tile), first the scores
             if w is None:
                 break
             w -= largest[..., rows, :]
-            xp.exp(w, out=w)  # now w is the weights times total
+            xp.exp(w, out=w)  # then the weights times total
             dv[..., columns, :] += w.swapaxes(-1, -2) @ dy[..., rows, :]  # from y = w v
-            ds = dy[..., rows, :] @ v[..., columns, :].swapaxes(-1, -2)  # ds is still dw, from y = w v
+            ds = dy[..., rows, :] @ v[..., columns, :].swapaxes(-1, -2)  # first dw, from y = w v
             ds -= sum_dw_w[..., rows, :]  # from w = softmax(scores)
             ds *= w  # from w = softmax(scores)
             dq[..., rows, :] += ds @ k[..., columns, :]  # from scores = q kᵀ/√d_k

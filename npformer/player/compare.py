@@ -107,9 +107,10 @@ def compare(
     ----------
     mine : function, pair of functions, or dict of arrays
         - A function mine(x, params, config) that returns y, or (y, values). `values` is a dict or NamedTuple
-        whose keys are names of the worked example: "Q", "scores", "norm_1.x_hat", "z" … - A pair (forward,
-        backward). `forward` returns (y, cache), and `backward(dy, cache)` returns (dx, grads). `grads` has
-        the field names of `params`. - A dict of values by name.
+          whose keys are names of the worked example: "Q", "scores", "norm_1.x_hat", "z" …
+        - A pair (forward, backward). `forward` returns (y, cache), and `backward(dy, cache)` returns
+          (dx, grads). `grads` has the field names of `params`.
+        - A dict of values by name.
     reference : Trace or dict of arrays, optional
         The correct values: a trace, or a dict of arrays in order, such as the stored activations of a model's
         layers. By default, the worked example.
@@ -388,14 +389,12 @@ def _second_norm_probes(x: Array, gamma: Array, beta: Array) -> Iterator[_Probe]
 def _ffn_probes(normal: Callable[..., Array]) -> Iterator[_Probe]:
     """Yield probes of the feed-forward network.
 
-    ReLU(z) - ReLU(-z) = z, so with W_1 = [B, -B] and W_2 = [A, -A]ᵀ the network computes x B A. A wrong
-    activation can only multiply this result by a factor. With a LARGE A, the residual x vanishes in rounding,
-    and the norm removes the factor.
+    ReLU(z) - ReLU(-z) = z, so with W_1 = [B, -B] and W_2 = [A, -A]ᵀ and b_1 = [c, -c] the network computes (x
+    B + c) A. A wrong activation can only multiply this result by a factor. With a LARGE A, the residual x
+    vanishes in rounding, and the norm removes the factor.
     """
     A, B, c = LARGE * normal((D, D)), normal((D, D)), normal(D)
-    x = _direction(normal((T, D))) * np.sqrt(
-        D
-    )  # with mean 0 and variance 1, so that a norm does not change x
+    x = _direction(normal((T, D))) * np.sqrt(D)  # rows with mean 0 and variance 1, which norms do not change
     zeros, eye = np.zeros(D), np.eye(D)
     unused = np.zeros((D, FF - 2 * D))  # the weights of hidden units that the probe does not use
 

@@ -254,13 +254,8 @@ def _has_numbers_of_a_name(example: Example) -> bool:
     )
 
 
-LOOK = (
-    "axes",
-    "shape",
-    "titles",
-    "rows",
-    "columns",
-)  # a look is the part of a step's data that many steps share
+# The fields of a look. A look is the part of a step's data that many steps share.
+LOOK = ("axes", "shape", "titles", "rows", "columns")
 
 
 def _step_data(step: Step, looks: dict[Any, int]) -> dict[str, Any]:
@@ -268,7 +263,7 @@ def _step_data(step: Step, looks: dict[Any, int]) -> dict[str, Any]:
     if step.equation == GIVEN:
         value = (
             np.zeros(step.size) if step.value is None else np.ravel(step.value)
-        )  # Adam's m and v are 0 at first
+        )  # Adam's m and v start at 0
         content = {"given": value.tolist()}
     else:
         content = pack_recipes(step.recipes)

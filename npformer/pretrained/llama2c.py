@@ -96,8 +96,7 @@ class Llama2cTokenizer(NamedTuple):
                 yield from (FIRST_BYTE_ID + byte for byte in piece)
 
     def _rank_pair(self, a: int, b: int) -> tuple[float, int] | None:
-        """Return the rank (minus the score) and the id of the merged piece, or None if no merge is
-        possible."""
+        """Return the rank (minus the score) and the id of a merge, or None if the two ids cannot merge."""
         if min(a, b) < FIRST_PIECE_ID:  # the bytes of an unknown character are never merged
             return None
         merged_id = self.ids.get(self.pieces[a] + self.pieces[b])

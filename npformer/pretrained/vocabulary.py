@@ -19,9 +19,7 @@ class Vocabulary(NamedTuple):
     marks: dict[str, int]  # the special tokens, such as <|im_start|>, and their ids
     digits_alone: bool  # whether each digit is a separate word: then 2026 is four words
     stop_id: int | None = None
-    chat_template: str | None = (
-        None  # the format of a conversation as a Jinja template, which is not executed
-    )
+    chat_template: str | None = None  # a Jinja template for conversations, which is never executed
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self.pieces)} pieces, {len(self.marks)} marks)"

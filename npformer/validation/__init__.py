@@ -6,8 +6,8 @@
 - `call` has `Rule` (how one value is checked) and `Call` (the sizes of the arguments in one call).
 - `checks` has one function per kind of check. Such a function raises the error with the final message.
 - `rules` has relations between arguments, for example "the number of heads divides d_model".
-- `cache_key` computes a key for each call, so that a call with the key of an accepted call is not checked
-again. - `output_files` checks paths of output files and writes the files.
+- `cache_key` computes a key for each call. A call with the key of an accepted call is not checked again.
+- `output_files` checks paths of output files and writes the files.
 
 From the call to the message there are at most four functions: the wrapper that `checked` makes, `check_call`,
 the check of a rule, and a function of `checks`. By default, the traceback of a rejected call leaves them out

@@ -141,8 +141,8 @@ def cache_rule(kind: Any) -> Rule:
     """Return the rule of a cache of exactly this type. The rule records the sizes and dtype of the gradient.
 
     The length of a dimension comes from the first field that has its name. The dtype comes from the field
-    `dtype` of the cache. Without such a field, it is the dtype of the first float array among these fields
-    or, if they have none, in the cache.
+    `dtype` of the cache. Without such a field, the dtype comes from the first float array among the fields
+    that set a length, or else among all fields.
     """
     shape_fields = fields_that_record_sizes(kind)
     field_rules = {field: to_rule(annotation) for field, annotation in kind.__annotations__.items()}
@@ -150,7 +150,7 @@ def cache_rule(kind: Any) -> Rule:
         FIELDS_FOR_GRADIENT[kind] = (*shape_fields, "dtype")
     elif any(field_rules[field].is_float for field in shape_fields):
         FIELDS_FOR_GRADIENT[kind] = tuple(shape_fields)
-    else:  # no field `dtype`, so the first float array can be in any field
+    else:  # search all fields for the first float array
         FIELDS_FOR_GRADIENT[kind] = kind._fields
 
     def check(cache: Any, name: str, call: Call) -> None:
@@ -165,7 +165,7 @@ def cache_rule(kind: Any) -> Rule:
 
 
 def fields_that_record_sizes(kind: Any) -> dict[str, DimensionNames]:
-    """Return the fields of a cache in which a dimension name occurs first, with their dimension names."""
+    """Return the fields of a cache that have a new dimension name, with all their dimension names."""
     fields: dict[str, DimensionNames] = {}
     known_names: set[str] = set()
     for field, annotation in kind.__annotations__.items():

@@ -14,7 +14,7 @@ class Phase(IntEnum):
     SETTINGS = 0  # a config and a cache, which record sizes for all other arguments
     ARRAYS = 1  # float arrays and parameters, which record more sizes, and all plain numbers
     IDS = 2  # values that are compared with the float arrays: ids, positions, a number of heads
-    MASKS = 3  # values that need all sizes, including h and vocab_size: masks, biases, ids
+    MASKS = 3  # values that need every size, even h and vocab_size: masks, biases, ids in a vocabulary
     RELATIONS = 4  # relations between arguments that have passed their own checks
 
 
@@ -146,7 +146,7 @@ def all_of(description: str, rules: list[Rule]) -> Rule:
 
 
 def check_with(check: Callable[..., None], *settings: Any, **bounds: Any) -> Check:
-    """Return a check for a rule: it calls the function `check` of `checks` with these settings."""
+    """Return the check of a `Rule` that calls `check`, a function of `checks`, with these settings."""
 
     def check_value(value: Any, name: str, call: Call) -> None:
         check(call.function, name, value, *settings, **bounds)

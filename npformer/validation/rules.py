@@ -187,7 +187,7 @@ ROWS = max_positions("the table's max_length", _rows_of_params, Phase.IDS)
 
 @rule("one counts at least", Phase.MASKS, reads_values=True)
 def COUNTED(targets: Any, name: str, call: Call) -> None:
-    """Check that not all targets are ignored (`ignore_index`), and that the others are in the vocabulary."""
+    """Check that at least one target is not ignored, and that all such targets are in the vocabulary."""
     ignore_index = call.arguments.get("ignore_index")
     if not isinstance(targets, np.ndarray):
         return
@@ -232,8 +232,7 @@ TABLE_ROWS = max_positions("the learned table's max_length", _rows_of_learned_ta
 
 @rule("as config.positions says")
 def TABLE(table: Any, name: str, call: Call) -> None:
-    """Require a learned table of the right length if config.positions is "learned", and no table
-    otherwise."""
+    """Require a table of the right length if config.positions is "learned", and None otherwise."""
     config = call.arguments["config"]
     if config.positions != "learned":
         if table is not None:

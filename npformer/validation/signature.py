@@ -63,12 +63,8 @@ def checked(body: F) -> F:
     ValueError: dot: b has shape (4,); expected (n,) with n=3
     """
     body_without_warnings = np.errstate(all="ignore")(body)
-    signature_of_body = functools.cache(
-        functools.partial(read_signature, body)
-    )  # reads at the first call: imports stay fast
-    accepted: dict[
-        tuple[Any, ...] | None, dict[str, int]
-    ] = {}  # the sizes in each accepted call, by cache key
+    signature_of_body = functools.cache(functools.partial(read_signature, body))  # not read at import
+    accepted: dict[tuple[Any, ...] | None, dict[str, int]] = {}  # the sizes of accepted calls by cache key
 
     @functools.wraps(body)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

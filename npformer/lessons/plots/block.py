@@ -60,7 +60,7 @@ def _draw_parts(axes: "Axes", parts: Sequence[str]) -> None:
         middle = start + width / 2
         end = start + width
         if i > 0:
-            # The line continues after a dot, so the part before a dot has no arrowhead.
+            # A line that ends at a dot has no arrowhead, because the next line continues there.
             style = ARROW | {"arrowstyle": "-"} if part == "•" else ARROW
             axes.annotate("", (start, 0), (start - 0.45, 0), arrowprops=style)
         if part == "•":
@@ -229,10 +229,8 @@ def hourglass(x: Array, hidden: Array, y: Array) -> "Figure":
     for row, (values, start, name) in enumerate(strips):
         axes.text(wide / 2, 1.3 * row - 0.36, name, ha="center", va="bottom", fontsize=17)
         _draw_strip(axes, values, start, 1.3 * row, largest_of([values]))
-    for narrow_end, wide_end in (
-        (0.28, 1.02),
-        (2.32, 1.58),
-    ):  # the heights at which each grey funnel begins and ends
+    # The heights at which the two grey funnels are narrow and wide.
+    for narrow_end, wide_end in ((0.28, 1.02), (2.32, 1.58)):
         corners = [(left, narrow_end), (left + narrow, narrow_end), (wide, wide_end), (0, wide_end)]
         axes.add_patch(Polygon(corners, facecolor="#F2F2F2", zorder=0))
     axes.set(xlim=(-0.4, wide + 0.4), ylim=(2.95, -0.8))

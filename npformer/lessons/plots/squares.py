@@ -119,9 +119,8 @@ def position_similarity(table: Array, *, title: str = "") -> "Figure":
     """
     products = table @ table.T
     figure = heat_map(products, title=title, x_label="position q (in tokens)", signed=False)
-    figure.axes[0].images[0].set_clim(
-        products.min(), products.max()
-    )  # without zero if no product is near zero
+    # The colour scale covers only the products, even if zero is not among them.
+    figure.axes[0].images[0].set_clim(products.min(), products.max())
     return describe(figure, sentence(title, *_diagonals_in_words(products)))
 
 
@@ -445,9 +444,7 @@ def _themes_in_words(off_diagonal: Array, names: Sequence[str], ends: Array) -> 
     for name, start, end in zip(names, ends[:-1], ends[1:], strict=True):
         has_same_theme[start:end, start:end] = True
         n_texts = end - start
-        n_pairs = max(
-            n_texts * (n_texts - 1), 1
-        )  # `off_diagonal` has zeros on the diagonal, so these entries do not count
+        n_pairs = max(n_texts * (n_texts - 1), 1)  # without the diagonal, which is 0 in `off_diagonal`
         mean = off_diagonal[start:end, start:end].sum() / n_pairs
         texts.append(f"inside {name} {format_value(mean)} on average")
     if len(names) > 1:
