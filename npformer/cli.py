@@ -183,7 +183,7 @@ def _add_trace(commands: Commands) -> None:
 
 
 def _add_decimals(command: argparse.ArgumentParser, default: str = "") -> None:
-    """Add the option --decimals. `default` is the part of its help text that explains the default."""
+    """Add the option --decimals. The help text ends with `default`, which explains the default."""
     command.add_argument(
         "--decimals",
         help=f"round every step to so many decimals before the next, as on paper{default}",

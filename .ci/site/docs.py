@@ -99,7 +99,7 @@ def follow_link(page: Path, link: re.Match[str]) -> str:
 
 
 def mathjax() -> bytes:
-    """Return the one file of MathJax, after comparing its checksum."""
+    """Return the MathJax file that the pages need, after a check of the file's checksum."""
     file = (from_npm(MATHJAX) / MATHJAX_FILE).read_bytes()
     if hashlib.sha256(file).hexdigest() != MATHJAX_SHA256:
         sys.exit(f"docs.py: {MATHJAX_FILE} is not that of {MATHJAX} as it was released")

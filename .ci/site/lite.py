@@ -1,4 +1,4 @@
-"""The browser edition: JupyterLite, whose kernel is Pyodide, with npformer and the lessons inside.
+"""Build the browser edition: JupyterLite with the kernel Pyodide, npformer and the lessons.
 
 Nothing is installed when a lesson opens: the lock file of the site lists npformer and its dependencies, and
 the kernel loads them first. No other server is used, unless the site was built with --cdn. Then the browser

@@ -131,7 +131,7 @@ def pair(function: ast.FunctionDef, lines: list[str]) -> str:
 
 
 def grouped(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """Group neighbouring lines with the same number. The number of lines that show none is ""."""
+    """Group neighbouring lines with the same number. A line that shows no number has ""."""
     groups: list[tuple[str, list[str]]] = []
     for line in lines:
         found = NUMBER.match(line.partition("  # ")[2])

@@ -69,7 +69,7 @@ def folded_answer(answer: str, name: str) -> Cell:
 
 
 def static_output(output: Cell, folder: Path) -> Cell:
-    """Return the output with one kind of data. Pictures and players are written to files."""
+    """Return an output in only one data format. Pictures and players are written to separate files."""
     data = output.get("data")
     if data is None:
         return output

@@ -142,7 +142,7 @@ def parameter_count(config: TransformerConfig, vocab_size: Count) -> ParameterCo
 
     The paper's base model with its shared vocabulary of about 37,000 tokens has 63.0 million parameters;
     Table 3 of the paper says 65 million. The paper does not state the exact size of the vocabulary, whether
-    the attention has biases, and what counts as a parameter.
+    the attention has biases, or which arrays are counted.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ class Calculation:
         return [self[name] if name in self.cells else self.write(name, GIVEN) for name in names]
 
     def write(self, name: str, equation: str, terms: Array | None = None, source: str = "") -> Array:
-        """Append a step and return its cells. Without terms, the numbers of the step are given."""
+        """Append a step and return its cells. Without `terms`, the step has given numbers."""
         if self.is_second_pass:
             name = f"new_{name}"
             equation = NEW.sub(r"\1′", equation)
@@ -185,7 +185,7 @@ def _cell_labels(axes: tuple[str, ...], plan: Plan) -> tuple[tuple[str, ...], tu
         "B·n": plan.tokens,
         "d_model/2": tuple(f"i = {i}" for i in range(plan.config.d_model // 2)),
     }
-    row_axis, column_axis = ("", "", *axes)[-2:]  # a vector has no row axis, and a number has neither
+    row_axis, column_axis = ("", "", *axes)[-2:]  # a vector has no row axis, and a number has no axes
     return labels.get(row_axis, ()), labels.get(column_axis, ())
 
 
@@ -302,9 +302,9 @@ def _attention_forward(calc: Calculation, x: str) -> None:
 
 
 def _attention_backward(calc: Calculation, x: str, output: str, adds_residual: bool = False) -> None:
-    """Write the gradients of the attention, where `output` is the name of the residual sum that contains a.
+    """Write the gradients of the attention. `output` is the name of the residual sum that contains `a`.
 
-    The gradient of a is the gradient of this sum. With `adds_residual`, the sum also contains `x`, so the
+    The gradient of `a` is the gradient of this sum. With `adds_residual`, the sum also contains `x`, so the
     gradient of the sum is added to the gradient of `x`.
     """
     calc.begin_section("Back through multi-head attention")
@@ -418,9 +418,9 @@ def _norm_forward(calc: Calculation, title: str, norm: _Norm) -> None:
 def _norm_backward(calc: Calculation, title: str, norm: _Norm) -> None:
     """Write the gradients of a norm.
 
-    If a row is shifted or scaled, layer norm returns the same output. So the gradient of the row has no
-    component along the row of ones and none along x_hat. RMSNorm removes only a scale, so only the component
-    along x_hat is missing.
+    Layer norm returns the same output if a row is shifted or scaled. So the gradient of the row has no
+    component along the row of ones and no component along x_hat. RMSNorm ignores only scaling, so for RMSNorm
+    only the component along x_hat is 0.
     """
     calc.begin_section(title)
     name, out = norm.name, norm.output

@@ -49,7 +49,7 @@ def example_from_name(name: str) -> Example:
 
 
 def normalize_name(function: str, name: str) -> str:
-    """Return a name in lowercase and without extra spaces; error messages begin with `function`."""
+    """Return a name in lowercase and without extra spaces. Error messages begin with `function`."""
     if not isinstance(name, str):
         raise TypeError(f"{function}: name is {type(name).__name__}; expected a string")
     letters = " ".join(unicodedata.normalize("NFC", name.casefold()).split())

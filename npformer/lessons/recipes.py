@@ -108,7 +108,7 @@ class Term:
 
 
 def _summands_of(recipe: Recipe) -> tuple[Recipe, ...]:
-    """Return the summands of a recipe that is a sum. Any other recipe is its own only summand."""
+    """Return the summands of a recipe that is a sum. Any other recipe counts as one summand."""
     is_sum = isinstance(recipe, tuple) and recipe[0] == "+"
     return tuple(recipe[1:]) if is_sum else (recipe,)
 
@@ -237,7 +237,7 @@ def pack_recipes(recipes: Sequence[Recipe]) -> dict[str, Any]:
 
 
 def _differences(recipes: Sequence[Sequence[int]]) -> list[int]:
-    """Subtract from each cell number the last earlier cell number at the same index of a recipe, or 0."""
+    """Return each cell number minus the previous cell number at the same index, or minus 0 at first."""
     previous = [0] * max(len(cells) for cells in recipes)
     differences = []
     for cells in recipes:

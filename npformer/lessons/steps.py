@@ -44,7 +44,7 @@ class Step(NamedTuple):
     titles: tuple[str, ...]  # the title of each matrix, if there are several: "head 1"
     rows: tuple[str, ...]  # the label of each row, if the rows have labels: "dog"
     columns: tuple[str, ...]  # the label of each column, if the columns have labels
-    recipes: tuple[Recipe, ...]  # how each cell is calculated; empty for a given step
+    recipes: tuple[Recipe, ...]  # one recipe for each cell; empty for a given step
     decimals: int | None = None  # the number of decimals that the value was rounded to
     value: Any = None  # None before the calculation, then an array
 

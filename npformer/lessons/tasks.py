@@ -93,7 +93,7 @@ def order_task(
 def _draw_twins(combinations: Array, length: int, rng: np.random.Generator) -> Array:
     """Return the ids of pairs of sentences (n, 2, length); the animal comes first in the first sentence.
 
-    A number in `combinations` stands for an animal, a person and a verb.
+    Each number in `combinations` stands for one combination of an animal, a person and a verb.
     """
     n = len(combinations)
     n_words = (len(ANIMALS), len(PEOPLE), len(VERBS))
@@ -226,7 +226,7 @@ def _encode_padded(rows: list[list[str]], length: int) -> Array:
 
 SHE = tuple("Anna Ida Mia Rosa".split())
 HE = tuple("Ben Leo Otto Tom".split())
-WORDS = {  # the names of the placeholders, and their words; placeholders of one line get different words
+WORDS = {  # placeholders and their words; the placeholders in one key get different words
     "name friend": SHE + HE,
     "creature other": "bear cat dog fox goat mouse owl rabbit".split(),
     "place other_place third_place": (
@@ -325,7 +325,7 @@ def _pattern(plot: str, is_girl: bool) -> str:
     """Return the regular expression of a plot.
 
     The first occurrence of a placeholder matches any of its words, as a named group. Later occurrences match
-    the same word. Placeholders of one line of WORDS must match different words.
+    the same word. Placeholders that share a key of WORDS must match different words.
     """
     pattern = re.escape(_add_pronouns(plot, is_girl)).replace(r"\{", "{").replace(r"\}", "}")
     for placeholders, choices in WORDS.items():

@@ -238,7 +238,7 @@ def _calculate(
 
 
 def _given_value(step: Step, given: dict[str, Array]) -> Array:
-    """Return the value of a given step. Adam's m, v and k are not in the example: they start at zero."""
+    """Return the value of a given step. Adam's m, v and k are not in the example: they are zero at first."""
     value = given.get(step.name, np.zeros(step.shape))
     if value.shape != step.shape:
         expected = f"({', '.join(step.axes)}) = {step.shape}"

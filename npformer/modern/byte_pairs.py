@@ -160,7 +160,7 @@ def merge_pairs(ids: Iterable[int], find_merge: Callable[[int, int], tuple[float
     while heap:
         _, i, a, b, merged = heappop(heap)
         j = right[i]
-        is_current = j < len(tokens) and (tokens[i], tokens[j]) == (a, b)  # The pair is still there.
+        is_current = j < len(tokens) and (tokens[i], tokens[j]) == (a, b)  # Merges may have changed the pair.
         if is_current:
             _merge_tokens(tokens, left, right, i, merged)
             push_pair(left[i])

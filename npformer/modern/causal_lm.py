@@ -276,7 +276,7 @@ def causal_block_forward(
 def causal_block_backward(dy: Array, cache: CausalBlockCache) -> tuple[Array, CausalBlockParams]:
     """Return dx (..., T, d_model) and the gradients of the block's parameters.
 
-    In y = h + f, the gradient dy of the sum is also the gradient of each term, h and f.
+    A sum such as h + f passes its gradient on to both terms without a change.
     """
     dm, dffn = gated_ffn_backward(dy, cache.ffn)  # from f = FFN(m)
     through_ffn, dnorm_2 = rms_norm_backward(dm, cache.norm_2)  # from m = RMSNorm(h)
@@ -288,7 +288,7 @@ def causal_block_backward(dy: Array, cache: CausalBlockCache) -> tuple[Array, Ca
 
 
 def logits_forward(y: Array, params: CausalLMParams) -> tuple[Array, Any]:
-    """Compute y Eᵀ, or y head if the model is not tied: (..., T, d_model) -> (..., T, vocab_size)."""
+    """Compute y Eᵀ, or `y @ params.head` if it is not tied: (..., T, d_model) -> (..., T, vocab_size)."""
     if params.head is None:
         return tied_logits_forward(y, params.embedding)
     return linear_forward(y, params.head)

@@ -180,7 +180,7 @@ def _reference_values(reference: Any) -> dict[str, Array]:
 
 
 def _named_values(inner: Any, trace: Trace) -> dict[str, Array]:
-    """Return the named arrays that a block returned after its output, without names that no station has."""
+    """Return the arrays that a block returned in addition to its output, by name. Ignore unknown names."""
     if isinstance(inner, Mapping):
         values = dict(inner)
     elif hasattr(inner, "_asdict"):

@@ -1,12 +1,12 @@
 """The player: a page that shows the worked example cell by cell in a browser, without a network connection.
 
-`play()` returns one self-contained page. The page shows every cell, the cells that it is calculated from, and
-its arithmetic. The page contains the given numbers and the recipe of every other cell
+`play()` returns one self-contained page. For every cell, the page shows the arithmetic and the cells that the
+arithmetic uses. The page contains the given numbers and the recipe of every other cell
 (`npformer.lessons.recipes`), but no results. The page calculates all results itself. So it can repeat the
 calculation after a user changes a weight or takes a training step.
 
-The code of the page is in the folder page/. These files, and the modules that write pages, are loaded when
-they are used, so they do not slow down `import npformer`.
+The code of the page is in the folder page/. `import npformer` stays fast, because these files are loaded only
+when a page is made.
 """
 
 import math
@@ -56,7 +56,7 @@ class Player(NamedTuple):
         """Return a frame that contains the whole page, without a widget, a server or a network connection."""
         import html
 
-        # The attribute srcdoc is in single quotes, because the page has fewer ' than " that need an escape.
+        # The page has fewer ' than ", so srcdoc in single quotes needs fewer escapes.
         page = self.page.replace("&", "&amp;").replace("'", "&#39;")
         look = f"width: 100%; height: {FRAME_HEIGHT}px; border: 1px solid #999"
         return f'<iframe title="{html.escape(self.title)}" style="{look}" srcdoc=\'{page}\'></iframe>'
@@ -202,7 +202,7 @@ def _check_place(trace: Trace, at: Any) -> None:
 
 
 def _page_data(trace: Trace, at: str | None, marks: Sequence[Mark]) -> dict[str, Any]:
-    """Return the data of the page: the given numbers, and the recipes of all others.
+    """Return the data of the page: given numbers, and recipes for calculated numbers.
 
     The data contains the steps of gradient descent and of Adam, so that the page can switch between the two.
     The second pass has no recipes here: the page makes them from the recipes of the first pass.
@@ -261,9 +261,8 @@ LOOK = ("axes", "shape", "titles", "rows", "columns")
 def _step_data(step: Step, looks: dict[Any, int]) -> dict[str, Any]:
     """Return the data of one step, and add the look of the step to `looks` if it is new."""
     if step.equation == GIVEN:
-        value = (
-            np.zeros(step.size) if step.value is None else np.ravel(step.value)
-        )  # Adam's m and v start at 0
+        # Only Adam's given steps, such as m and v, can be without a value. They are zero at first.
+        value = np.zeros(step.size) if step.value is None else np.ravel(step.value)
         content = {"given": value.tolist()}
     else:
         content = pack_recipes(step.recipes)

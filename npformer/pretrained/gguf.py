@@ -190,7 +190,7 @@ Q8_0 = np.dtype([("d", "<f2"), ("q", "i1", 32)])  # W = d q
 Q4_0 = np.dtype([("d", "<f2"), ("q", "u1", 16)])  # W = d (q - 8)
 Q4_1 = np.dtype([("d", "<f2"), ("m", "<f2"), ("q", "u1", 16)])  # W = d q + m
 FORMATS: dict[int, Any] = {0: F32, 1: F16, 2: Q4_0, 3: Q4_1, 8: Q8_0}
-QUANTIZED_GROUP = 32  # weights that share one scale
+QUANTIZED_GROUP = 32  # the number of weights that share one scale
 
 
 def _count_bytes(name: str, tensor: Tensor) -> int:

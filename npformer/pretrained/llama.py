@@ -163,7 +163,7 @@ def causal_lm_from_torch(state: Mapping[str, Array], config: CausalLMConfig) -> 
     """Convert the arrays of a Llama model under Hugging Face's names to the parameters of a causal model.
 
     PyTorch stores a weight as (d_out, d_in), so each weight is transposed, as a view. Hugging Face's files
-    need config.rope_layout="halves". `load_safetensors(file)` returns such a dict.
+    need config.rope_layout="halves". `load_safetensors(file)` returns a dict that can be used as `state`.
 
     Parameters
     ----------

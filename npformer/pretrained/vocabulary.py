@@ -11,7 +11,7 @@ from npformer.modern.byte_pairs import as_bytes, join_pieces, merge_pairs
 class Vocabulary(NamedTuple):
     """The byte-level BPE vocabulary of a pretrained model."""
 
-    pieces: tuple[bytes, ...]  # the bytes of each id
+    pieces: tuple[bytes, ...]  # the bytes of each token, by id
     ranks: dict[
         tuple[int, int], tuple[int, int]
     ]  # for two neighbouring ids that can merge: the rank of the merge, and the merged id
@@ -119,7 +119,7 @@ def split_words(text: str, digits_alone: bool = False) -> Iterator[str]:
 
 
 def _find_word_end(text: str, classes: str, start: int, digits_alone: bool) -> int:
-    """Return the end of the word that begins at `start`."""
+    """Return the index after the last character of the word that begins at `start`."""
     limit = len(text)
     if digits_alone:
         if classes[start] == "N":
@@ -132,7 +132,7 @@ def _find_word_end(text: str, classes: str, start: int, digits_alone: bool) -> i
 
 
 def _classify_character(character: str) -> str:
-    """Return L for a letter, N for a number, " " for a space, _ for other white space, O for others."""
+    """Return L for a letter, N for a number, " " for a space, _ for other white space, O for the rest."""
     if character == " ":
         return " "
     major_category = category(character)[0]

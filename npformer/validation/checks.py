@@ -104,8 +104,8 @@ def check_shape(
     """Raise ValueError unless the axes of x fit the dimension names.
 
     A first name "..." allows any number of leading axes. `sizes` has the known lengths by dimension name. A
-    dimension without a known size may have any length. The length is 0 only for names that begin with T or
-    S: a sequence can be empty, a row cannot.
+    dimension without a known size may have any length. Only dimensions whose names begin with T or S may have
+    length 0: a sequence can be empty, a row cannot.
     """
     if not _fits(x.shape, names, sizes):
         raise wrong_shape(function, argument, x, _expected_shape(names, sizes, is_empty=0 in x.shape))

@@ -29,7 +29,7 @@ from npformer.validation.cache_key import cache_key
 from npformer.validation.call import Call, Place, checked_places
 
 F = TypeVar("F", bound=Callable[..., Any])
-MAX_KEYS = 100  # the number of cache keys that are kept for one function
+MAX_KEYS = 100  # the maximum number of cache keys per function
 
 
 def checked(body: F) -> F:

@@ -325,8 +325,8 @@ def attention_heads(weights: Mapping[str, Array], tokens: Sequence[str], *, acro
     Parameters
     ----------
     weights : mapping of float arrays (T, T)
-        The weights of each head, by its title; one row per query. If there are fewer rows than tokens, they
-        belong to the last tokens.
+        The weights of each head, by its title; one row per query. If there are fewer rows than tokens, the
+        rows belong to the last tokens.
     tokens : sequence of str
     across : int
         The number of heads in a row.

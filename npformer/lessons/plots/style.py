@@ -52,7 +52,7 @@ def in_style(draw: Callable[P, R]) -> Callable[P, R]:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """Return an empty figure of a size in inches. matplotlib arranges its parts when the figure is drawn."""
+    """Return an empty figure of this size in inches. matplotlib lays out its panels when it is drawn."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -175,7 +175,8 @@ class Picture(NamedTuple):
     """A picture and its alternative text, in a form that every notebook program shows.
 
     The picture is an `<img>` element with an `alt` attribute. JupyterLab, Notebook 7 and nbconvert would drop
-    the alternative text of an image/png output. They show the element in untrusted notebooks too.
+    the alternative text of an image/png output. These programs show an `<img>` element even in untrusted
+    notebooks.
     """
 
     png: bytes
