@@ -537,7 +537,7 @@ def _print_progress(message: str) -> None:
 
 def _print(text: str) -> None:
     """Print a text at once, in ASCII if the terminal cannot show its characters."""
-    if sys.stdout is None:  # a program without a console has no output
+    if sys.stdout is None:  # the output was closed before Python started
         return
     encoding = sys.stdout.encoding or "utf-8"
     try:

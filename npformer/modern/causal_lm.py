@@ -288,7 +288,7 @@ def causal_block_backward(dy: Array, cache: CausalBlockCache) -> tuple[Array, Ca
 
 
 def logits_forward(y: Array, params: CausalLMParams) -> tuple[Array, Any]:
-    """Compute y Eᵀ, or `y @ params.head` if it is not tied: (..., T, d_model) -> (..., T, vocab_size)."""
+    """Compute y Eᵀ, or `y @ params.head` in an untied model: (..., T, d_model) -> (..., T, vocab_size)."""
     if params.head is None:
         return tied_logits_forward(y, params.embedding)
     return linear_forward(y, params.head)
