@@ -58,8 +58,8 @@ class MiniLMParams(NamedTuple):
 
     Attributes
     ----------
-    S : float array (n_segments, d_model)
-        BERT's segment embeddings, for the first and the second text of a pair.
+    S : float array
+        BERT's segment embeddings (n_segments, d_model), for the first and the second text of a pair.
     norm : LayerNormParams
         The norm of the sum of the token, position and segment embeddings.
     """
