@@ -1,4 +1,4 @@
-"""The build hook of hatchling that adds the lessons to the wheel, without outputs."""
+"""A hatchling build hook that adds the lessons, without their outputs, to the wheel."""
 
 import importlib.util
 import json
@@ -14,7 +14,7 @@ class Lessons(BuildHookInterface):
     """Add npformer/lessons/*.ipynb without outputs. In a clone, the package reads notebooks/ instead."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the lessons to a temporary folder, and tell hatchling where each belongs in the wheel."""
+        """Write the lessons to a temporary folder, and tell hatchling where they belong in the wheel."""
         if version == "editable":
             return
         student_copy = self._student_copy()
@@ -24,7 +24,8 @@ class Lessons(BuildHookInterface):
             text = json.dumps(lesson, indent=1, ensure_ascii=False) + "\n"
             (self.folder / path.name).write_text(text, encoding="utf-8", newline="\n")
             build_data["force_include"][str(self.folder / path.name)] = f"npformer/lessons/{path.name}"
-        plan = str(Path(self.root, "notebooks", "README.md"))  # slides.py reads it for the speaker notes
+        # slides.py takes the speaker notes from notebooks/README.md.
+        plan = str(Path(self.root, "notebooks", "README.md"))
         build_data["force_include"][plan] = "npformer/lessons/README.md"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
@@ -33,7 +34,7 @@ class Lessons(BuildHookInterface):
             shutil.rmtree(self.folder)
 
     def _student_copy(self) -> Any:
-        """Return the package's `make_student_copy`, loaded from its file alone: the build has no NumPy."""
+        """Load `make_student_copy` from its file, because the build cannot import npformer without NumPy."""
         path = Path(self.root, "npformer", "handouts", "lesson_copies.py")
         spec = importlib.util.spec_from_file_location("lesson_copies", path)
         assert spec is not None and spec.loader is not None

@@ -1,4 +1,4 @@
-"""The build hook of hatchling that makes the relative links of README.md absolute for the package index."""
+"""A hatchling build hook that makes the relative links of README.md absolute for the package index."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ class ReadmeHook(MetadataHookInterface):
 
 
 def absolute(text: str, repository: str) -> str:
-    """Return the text with absolute links: a picture links to the raw file, any other file to its page."""
+    """Make links absolute: the source of a picture becomes the raw file, any other link a GitHub page."""
 
     def link(found: re.Match[str]) -> str:
         picture, words, path = found.groups()

@@ -18,7 +18,7 @@ ANSWERS = "import numpy as np\norder_bag = 'b'\ndef softmax_forward(s):\n    ret
 
 
 def run(*command: str | Path, code: int = 0, cwd: Path = ROOT, **environment: str) -> str:
-    """Run a command, and return what it prints. Raises AssertionError if its exit code is not `code`."""
+    """Run a command, and return its output. Raises AssertionError if the exit code is not `code`."""
     kept = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONPATH", "UV")}
     result = subprocess.run(
         [str(part) for part in command],
@@ -50,10 +50,10 @@ def environment_with(wheel: Path, folder: Path) -> Path:
 
 
 def check_commands(commands: Path, place: Path) -> None:
-    """Run trace, exercises, check, lessons and play in an empty folder."""
+    """Run the main commands, such as `npformer trace` and `npformer lessons`, in an empty folder."""
 
     def npformer(*arguments: str, code: int = 0) -> str:
-        path = f"{commands}{os.pathsep}{os.environ['PATH']}"  # as in an activated environment
+        path = f"{commands}{os.pathsep}{os.environ['PATH']}"  # the PATH of an activated environment
         return run(commands / "npformer", *arguments, code=code, cwd=place, PATH=path)
 
     screen, trace = npformer(), npformer("trace")
@@ -87,7 +87,7 @@ def check_plots(wheel: Path, environment: Path, commands: Path, place: Path) -> 
 
 
 def check_slides(wheel: Path, environment: Path, commands: Path, place: Path) -> None:
-    """Check that slides names its missing extra, and that a deck contains its scripts and their licences."""
+    """Check that `npformer slides` names its missing extra, and that a deck contains scripts and licences."""
     refusal = run(commands / "npformer", "slides", "01", "--out", "deck", cwd=place, code=2)
     assert 'pip install "npformer[slides]"' in refusal, refusal
     run("uv", "pip", "install", "--python", environment, f"npformer[slides] @ {wheel.as_uri()}")

@@ -1,4 +1,4 @@
-"""The banner of the README: a positional encoding, one row as clock hands, the steps of a block."""
+"""Draw the banner of the README: a position table, one of its rows as clock hands, the steps of a block."""
 
 from collections.abc import Sequence
 

@@ -6,8 +6,8 @@
     uv run python figures/make.py --alt             print each figure as Markdown with its alternative text
 
 The docstring of each figure's function is its alternative text. Line art is SVG, heat maps are PNG. With the
-versions in `drawn_with.txt`, the files are the same byte for byte; other versions place letters slightly
-differently.
+library versions in `drawn_with.txt`, the new files are identical byte for byte. Other versions place letters
+slightly differently.
 """
 
 import argparse
@@ -143,7 +143,7 @@ def attention_and_order() -> Figure:
             x = words()[order] + scale * positional_encoding(3, 4)
             _, cache = multi_head_attention_forward(x, x, x, EXAMPLE.block.attention, n_heads=2)
             sentence = " ".join(EXAMPLE.tokens[word] for word in order)
-            back = np.argsort(order)  # each word keeps its row and column in both sentences
+            back = np.argsort(order)  # sorts both tables in the same word order, so that they can be compared
             panels[f"{sentence},\n{positions}"] = cache.weights[0][np.ix_(back, back)]
     tokens = EXAMPLE.tokens
     return plots.matrices(panels, across=2, signed=False, row_labels=tokens, column_labels=tokens)
@@ -233,7 +233,8 @@ def gradient_sizes(norm: str, residuals: bool) -> np.ndarray:
         sizes.append([np.linalg.norm(dx), np.linalg.norm(grads.W_Q)])
     found = np.array(sizes[::-1]).T
     found = np.where(found > 1e-10, found, np.nan)  # smaller values are rounding errors
-    return np.vectorize(lambda size: float(f"{size:.4g}"))(found)  # processors agree on these digits
+    # Round to four digits, which are the same on every processor.
+    return np.vectorize(lambda size: float(f"{size:.4g}"))(found)
 
 
 def attend(x: np.ndarray, params: AttentionParams) -> tuple[np.ndarray, Any]:
@@ -243,7 +244,7 @@ def attend(x: np.ndarray, params: AttentionParams) -> tuple[np.ndarray, Any]:
 def half_forward(
     x: np.ndarray, forward: Callable, params: Any, norm_params: Any, norm: str, residuals: bool
 ) -> tuple[np.ndarray, tuple[Any, Any]]:
-    """Run half a block as the package does, without the norm or the residual connection if asked."""
+    """Run half a block as the package does. `norm` and `residuals` can leave out these two parts."""
     u, seen = layer_norm_forward(x, norm_params) if norm == "pre" else (x, None)
     y, cache = forward(u, params)
     y = x + y if residuals else y
@@ -351,7 +352,7 @@ def versions() -> str:
 
 
 def renew(name: str, file: Path, check: bool) -> tuple[bool, str]:
-    """Draw one figure. Return whether its file was up to date, and a line that reports this."""
+    """Draw one figure. Return whether its old file was up to date, and a line of text for the terminal."""
     start = time.perf_counter()
     data = drawn(name)
     same = file.is_file() and file.read_bytes() == data
@@ -362,7 +363,7 @@ def renew(name: str, file: Path, check: bool) -> tuple[bool, str]:
 
 
 def main(arguments: list[str] | None = None, folder: Path = FOLDER) -> int:
-    """Write the figures, or with --check report the files that differ. Return 0 if all is well."""
+    """Write the figures, or with --check report the files that differ. Return 1 if such a file differs."""
     parser = argparse.ArgumentParser(description="Draw the figures of this folder.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(FIGURES)}")
     parser.add_argument("--check", action="store_true", help="compare with the files and write nothing")

@@ -3,8 +3,9 @@
     uv run --group site python .ci/site/build.py build/site --only docs
     uv run python figures/screens.py
 
-Chromium draws them, so their bytes differ between machines. A test checks that they exist, have the sizes
-below and are described. One page and the lesson come from the built site, the others from the package.
+Chromium draws the screenshots, so their bytes differ between machines. A test checks that each file exists,
+has the size below and has an alternative text. Two screenshots, `one_page` and `lesson`, show pages of the
+built site. The others show pages that the package makes.
 """
 
 import io

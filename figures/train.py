@@ -27,7 +27,7 @@ def run(lesson: str) -> dict[str, Any]:
 
 
 def numbers(order: dict[str, Any], translator: dict[str, Any]) -> dict[str, Any]:
-    """Return what the figures need of the two lessons: accuracies and attention weights, as lists."""
+    """Return the accuracies and attention weights of both lessons that the figures show, as lists."""
     both = {name: [rounded(curve) for _, curve in runs] for name, runs in order["runs"].items()}
     single = {"no positions": order["curve_plain"], "sinusoidal": order["curve_waves"]}
     panels = {"every word sees all": order["free"], "causal mask": order["behind"]}

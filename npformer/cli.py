@@ -35,7 +35,7 @@ ASCII = str.maketrans(
     {"√": "sqrt ", "·": "*", "ᵀ": "^T", "−": "-", "⊙": "*", "½": "1/2", "Σ": "sum", "²": "^2", "ε": "eps"}
     | {"…": "...", "η": "eta", "β": "beta", "′": "'", "─": "-", "“": '"', "”": '"'}
 )
-# The reader of the output has closed it, as `head` does: the error codes of Linux and of Windows.
+# The error numbers of Linux and of Windows for a closed output, for example after `npformer trace | head`.
 CLOSED_OUTPUT = (errno.EPIPE, errno.EINVAL)
 PAGE = "one_page.py"
 CANNOT = "a browser cannot start {}; use an installed Python instead: pip install npformer"
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        The words after `npformer`; those of the command line if None.
+        The words after `npformer`. By default, the words on the command line are used.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def _run_command(options: argparse.Namespace) -> int:
     try:
         for text in options.run(options):
             _print(text)
-    except SystemExit as error:  # raised by a command to set its exit code
+    except SystemExit as error:  # a command raises SystemExit to set the exit code
         return int(error.code or 0)
     except ModuleNotFoundError as error:
         extra = "slides" if options.command == "slides" else "plots"
@@ -93,7 +93,7 @@ def _run_command(options: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         is_closed = isinstance(error, OSError) and error.errno in CLOSED_OUTPUT and error.filename is None
         if is_closed:
-            # Python flushes the output again when it exits. To avoid an error, it writes to the null device.
+            # Python flushes the output again when it exits. The null device accepts it without an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         return _report_error(options.command, _format_error(error))
@@ -104,14 +104,14 @@ def _run_command(options: argparse.Namespace) -> int:
 
 
 def _report_unknown_command(name: str, commands: Collection[str]) -> int:
-    """Report that there is no such command, with the most similar one, and return the exit code."""
+    """Report an unknown command, suggest the most similar command, and return the exit code."""
     similar = get_close_matches(name, commands, 1)
     advice = f"did you mean {similar[0]}?" if similar else "--help lists all commands"
     return _report_error(name, f"there is no such command; {advice}")
 
 
 def _format_error(error: ValueError | OSError) -> str:
-    """Return the message of an error, without the name of a function and the number of a system error."""
+    """Return an error message without the function name or the system error number at its beginning."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{str(error.filename)!r} cannot be read or written: {error.strerror}"
     return re.sub(r"^(\[Errno \d+\]|\w+:) ", "", str(error))
@@ -147,7 +147,7 @@ EXAM = (
 
 
 def _make_parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
-    """Make the parser, and list the names of its commands."""
+    """Return the parser and the names of its commands."""
     parser = argparse.ArgumentParser(
         prog="npformer",
         description="The Transformer in plain NumPy functions: lessons, checks and a reference.",
@@ -174,7 +174,7 @@ def _make_parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
 def _add_command(
     commands: Commands, run: Run, name: str, summary: str, details: str = ""
 ) -> argparse.ArgumentParser:
-    """Add a command to the parser. Its help begins with the summary as a sentence, and the details."""
+    """Add a command to the parser. Its help text begins with the summary and the details."""
     sentence = f"{summary[0].upper()}{summary[1:]}."
     description = f"{sentence} {details}".strip()
     command = commands.add_parser(name, help=summary, description=description)
@@ -189,7 +189,7 @@ def _add_trace(commands: Commands) -> None:
 
 
 def _add_decimals(command: argparse.ArgumentParser, default: str = "") -> None:
-    """Add the option --decimals. `default` is a text about the default value."""
+    """Add the option --decimals. The help text ends with `default`, which explains the default."""
     command.add_argument(
         "--decimals",
         help=f"round the results of each step to this number of decimals, as on paper{default}",
@@ -374,7 +374,7 @@ def _add_workers(command: argparse.ArgumentParser) -> None:
 
 
 def _add_grading_options(command: argparse.ArgumentParser) -> None:
-    """Add the options that check and grade share."""
+    """Add the options that the commands `check` and `grade` share."""
     command.add_argument(
         "--exercises",
         "--only",
@@ -401,7 +401,7 @@ def _add_grading_options(command: argparse.ArgumentParser) -> None:
 
 def _count_cores() -> int:
     """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+    if hasattr(os, "sched_getaffinity"):  # macOS and Windows do not have this function
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
@@ -410,7 +410,7 @@ def _count_cores() -> int:
 
 
 def _run_exercise_command(options: argparse.Namespace) -> Iterator[str]:
-    """Run the command exercises, show, assignment or exam."""
+    """Run the command `exercises`, `show`, `assignment` or `exam`."""
     from npformer.handouts import exercise_commands
 
     functions: dict[str, Run] = {
@@ -423,7 +423,7 @@ def _run_exercise_command(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _run_grade_command(options: argparse.Namespace) -> Iterator[str]:
-    """Run the command check or grade."""
+    """Run the command `check` or `grade`."""
     from npformer.grader import grade_commands
 
     functions: dict[str, Run] = {"check": grade_commands.check, "grade": grade_commands.grade}
@@ -445,7 +445,7 @@ def _run_trace(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _check_trace(trace: Trace) -> str:
-    """Compare the gradients of the trace with the encoder block's, and check those with gradcheck."""
+    """Compare the trace's gradients with `encoder_block_backward`, which `gradcheck` then checks."""
     x, block, config = trace.named["x"].value, trace.example.block, trace.example.config
     _, cache = encoder_block_forward(x, block, config)
     _, grads = encoder_block_backward(trace.named["d_y"].value, cache)
@@ -484,14 +484,13 @@ def _run_one_page(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _run_slides(options: argparse.Namespace) -> Iterator[str]:
-    """Write the slides of each lesson. If a lesson fails, the others are written, and the exit code is 1."""
+    """Write the slides of each lesson. If a lesson fails, continue with the next, and set exit code 1."""
     from npformer.handouts.slides import LessonFails, find_lesson, list_lessons, save_slides
 
     lessons = options.lesson or list(list_lessons())
     pages = [f"{find_lesson(lesson).stem}.html" for lesson in lessons]
-    folder = check_output_folder(
-        options.out, pages
-    )  # checks the lessons and the folder before any lesson is run
+    # Reject an invalid lesson (line above) or folder (line below) before the first lesson runs for minutes.
+    folder = check_output_folder(options.out, pages)
     has_failed = False
     for i, lesson in enumerate(lessons, start=1):
         _print_progress(f"slides {i} of {len(lessons)}: running lesson {lesson} for its pictures")
@@ -544,7 +543,7 @@ def _quote(name: str) -> str:
 
 
 def _format_command(tool: str) -> str:
-    """Return the command that starts a tool of this Python installation, and not of a different one."""
+    """Return the command that starts a tool from the Python installation that runs this program."""
     if "UV" in os.environ:  # uv sets this variable for the programs that it runs
         return f"uv run {tool}"
     python = Path(sys.executable)
@@ -557,14 +556,14 @@ def _format_command(tool: str) -> str:
 
 
 def _print_progress(message: str) -> None:
-    """Print a message while a command works, but only on a terminal: a file or pipe gets only the result."""
+    """Print a progress message on a terminal. A file or a pipe gets no progress messages."""
     if sys.stderr is not None and sys.stderr.isatty():
         print(f"{message} …".translate(ASCII), file=sys.stderr, flush=True)
 
 
 def _print(text: str) -> None:
     """Print a text at once, in ASCII if the terminal cannot show its characters."""
-    if sys.stdout is None:  # the output is closed
+    if sys.stdout is None:  # the output was closed before Python started
         return
     encoding = sys.stdout.encoding or "utf-8"
     try:

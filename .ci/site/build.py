@@ -2,7 +2,8 @@
 
 uv run --group site python .ci/site/build.py build/site [--pyodide FOLDER] [--cdn] [--only docs|lite]
 
-docs.py writes the pages, and lite.py the JupyterLite in which the lessons run. Neither depends on the other.
+docs.py writes the pages. lite.py writes the JupyterLite in which the lessons run. Neither depends on the
+other.
 """
 
 import argparse

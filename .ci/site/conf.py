@@ -21,11 +21,13 @@ extensions = [
 ]
 
 autodoc_typehints, autodoc_preserve_defaults, autodoc_member_order = "none", True, "bysource"
-autodoc_default_options = {"ignore-module-all": True}  # document a name in the module that defines it
-default_role = "autolink"  # `name` in a docstring is a link if it can be imported, else code
+# Without `__all__`, autodoc documents each name only on the page of the module that defines the name.
+autodoc_default_options = {"ignore-module-all": True}
+default_role = "autolink"  # `name` in a docstring becomes a link if the name can be imported, otherwise code
 napoleon_google_docstring = False
-napoleon_use_param = napoleon_use_rtype = False  # a type is text such as "float array (..., T, d_model)"
-# Names that are not public, and types such as "float array (..., T, d_model)", are not links.
+# Types are prose such as "float array (..., T, d_model)", so Sphinx must not read their words as class names.
+napoleon_use_param = napoleon_use_rtype = False
+# Do not warn that private names and such types have no page to link to.
 nitpick_ignore_regex = [("py:obj", ".*"), ("py:class", ".*")]
 autosummary_context = {"search_terms": reference.SEARCH_TERMS}
 templates_path = [str(Path(reference.__file__).parent / "api")]
@@ -34,14 +36,14 @@ nb_execution_mode = "off"
 myst_enable_extensions = ["dollarmath", "amsmath", "attrs_inline", "colon_fence"]
 myst_heading_anchors = 4
 suppress_warnings = ["mystnb.unknown_mime_type", "ref.python"]  # several configs have a field d_model
-smartquotes = False  # GELU'(z) keeps its apostrophe
-add_module_names = False  # the module's name is in the title, and not repeated before each function
+smartquotes = False  # do not turn the apostrophe of GELU'(z) into a quotation mark
+add_module_names = False  # the page title has the module's name, so functions are listed without this name
 toc_object_entries_show_parents = "hide"
 python_display_short_literal_types = True
-python_maximum_signature_line_length = (
-    200  # a folded signature is a list that the accessibility check rejects
-)
-pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"  # contrast 7 : 1
+# No signature is longer, so none is wrapped. The accessibility check rejects the HTML of a wrapped signature.
+python_maximum_signature_line_length = 200
+# Both styles have a contrast ratio of at least 7 : 1.
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
 copybutton_prompt_text, copybutton_prompt_is_regexp = r">>> |\.\.\. |\$ ", True
 copybutton_selector = "div:not(.output) > div.highlight pre"
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-collect_ignore = ["prepare.py", "mathematics.py"]  # Both run in Pyodide as soon as they are imported.
+# pytest must not import these scripts: they start to work on import, and they work only in Pyodide.
+collect_ignore = ["prepare.py", "mathematics.py"]
 ROOT = Path(__file__).resolve().parents[2]
 SITE = Path(os.environ.get("NPFORMER_SITE", ROOT / "build" / "site")).resolve()
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")

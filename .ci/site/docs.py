@@ -2,8 +2,9 @@
 
     uv run --group site python .ci/site/build.py build/site --only docs
 
-No page loads anything from outside the site, so pages open from a folder as well as from a server. A lesson
-is shown with the outputs in its file. Nothing is executed here: a test compares these outputs with a run.
+No page loads anything from outside the site, so the pages work from a folder as well as from a server. Each
+lesson is shown with the outputs that its notebook file contains. This script executes no lesson; a test
+compares the stored outputs with a fresh run.
 """
 
 import hashlib
@@ -24,10 +25,10 @@ from npformer import play
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-MATHJAX = "mathjax@3.2.2"  # a package of npm; Apache License 2.0
+MATHJAX = "mathjax@3.2.2"  # an npm package under the Apache License 2.0
 MATHJAX_SHA256 = "d4295dc33744836935c1399feece5159577b34c5c8ffb9f1c6324cd82e03a882"
-MATHJAX_FILE = "es5/tex-svg.js"  # it draws letters as paths, so that no font is loaded
-# The place on the site of each file of the repository. Links between these files are changed accordingly.
+MATHJAX_FILE = "es5/tex-svg.js"  # this variant draws letters as SVG paths and needs no font files
+# Where each repository file (pattern) is on the site. Links between these files are rewritten to match.
 PLACES = {
     r"\.ci/site/index\.md": "index.md",
     r"\.github/CONTRIBUTING\.md": "pages/contributing.md",
@@ -41,7 +42,7 @@ PLACES = {
 }
 WRITTEN = ".ci/site/index.md", ".github/*.md", "notebooks/*.md", "notebooks/guide/*.md", "tests/data/*.md"
 LINK = re.compile(r"""(?<=\]\()[^)#:\s]+|(?<=href=")[^"#:]+""")
-PLAYER = re.compile(r"!\[.*?\]\(\S*player\.webp\)")  # the picture of the player is replaced by the player
+PLAYER = re.compile(r"!\[.*?\]\(\S*player\.webp\)")  # on the site, the real player replaces this picture
 FRAME = """```{raw} html
 <iframe class="player tall" title="The player: “dog bites man” through one encoder block and back" src="../_static/player.html"></iframe>
 <p><a href="../_static/player.html">The player alone, on the whole screen</a>: one file that works offline, to keep or to hand out.</p>
@@ -49,7 +50,7 @@ FRAME = """```{raw} html
 
 
 def build_docs(out: Path) -> None:
-    """Write the pages into the folder, and replace earlier content except the browser edition in lite/."""
+    """Write the pages into the folder, and delete earlier content except the browser edition in lite/."""
     sources = out.resolve().parent / "docs-sources"
     lay_out(sources)
     clear(out)
@@ -78,7 +79,7 @@ def lay_out(sources: Path) -> None:
 
 
 def place_on_site(file: Path) -> str:
-    """Return the place on the site of a file of the repository, or "" if the file is not on the site."""
+    """Return where a file of the repository is on the site, or "" if the site does not contain the file."""
     path = file.relative_to(ROOT).as_posix()
     for pattern, template in PLACES.items():
         match = re.fullmatch(pattern, path)
@@ -88,7 +89,7 @@ def place_on_site(file: Path) -> str:
 
 
 def follow_link(page: Path, link: re.Match[str]) -> str:
-    """Change a link between two files of the repository to one between their places on the site."""
+    """Rewrite a link between two files of the repository so that the link works on the site."""
     target = Path(os.path.normpath(page.parent / link[0]))
     new_target = place_on_site(target) if target.is_file() else ""
     if not new_target:
@@ -98,7 +99,7 @@ def follow_link(page: Path, link: re.Match[str]) -> str:
 
 
 def mathjax() -> bytes:
-    """Return the one file of MathJax, after comparing its checksum."""
+    """Return the MathJax file that the pages need, after a check of the file's checksum."""
     file = (from_npm(MATHJAX) / MATHJAX_FILE).read_bytes()
     if hashlib.sha256(file).hexdigest() != MATHJAX_SHA256:
         sys.exit(f"docs.py: {MATHJAX_FILE} is not that of {MATHJAX} as it was released")

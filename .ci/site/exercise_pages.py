@@ -1,4 +1,4 @@
-"""The page that lists the exercises: task, level, and the lesson that teaches it, without answers."""
+"""Write the page that lists every exercise with its task, its level and its lesson, but without answers."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ to answer it in; `check(ID, answer)` replies with what is right about an answer 
 never tells the solution. Level 1 is a minute, level 5 a whole backward pass. In a terminal:
 `uv run npformer exercises`, `uv run npformer show ID`.
 """
-SHORT = {"ffn": "Feed-forward", "gpu": "GPU"}  # topics whose name is an abbreviation
+SHORT = {"ffn": "Feed-forward", "gpu": "GPU"}  # the headings of topics that are abbreviations
 HEAD = "| exercise | kind | level | task | taught in |\n|---|---|---:|---|---|\n"
 
 
@@ -37,7 +37,7 @@ def rows(topic: str) -> list[str]:
 
 
 def task(exercise_id: str) -> str:
-    """Return the task with its numbers: the text of `show` without its first and last lines."""
+    """Return the task text with its numbers: the output of `show` without its first and last lines."""
     return " ".join(str(show(exercise_id)).splitlines()[1:-1])
 
 

@@ -2,7 +2,7 @@
 
 uv run --group site python .ci/site/in_pyodide.py [--pyodide FOLDER]
 
-Prints why and exits with 0 if node, npm or Pyodide's wheels are not available.
+Prints the reason and exits with 0 if node, npm or Pyodide's wheels are not available.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from wheels import CACHE, ROOT, Wheels, build_npformer, fill, from_file, from_py
 HERE = Path(__file__).resolve().parent
 RELEASED = ("numpy", "packaging", "pygments")
 TOOLS = ("pytest", "pluggy", "iniconfig", "pytest-xdist", "execnet", "sortedcontainers", "mpmath")
-HYPOTHESIS = "6.151.0"  # later versions are compiled, so that their wheels do not run in Pyodide
+HYPOTHESIS = "6.151.0"  # pure Python; the wheels of later versions are compiled and do not run in Pyodide
 
 
 def wheels(given: Path | None) -> Wheels:
@@ -41,7 +41,7 @@ def main() -> int:
     try:
         found = wheels(given)
         fill(folder, found)
-    except (OSError, subprocess.CalledProcessError) as error:  # no network
+    except (OSError, subprocess.CalledProcessError) as error:  # for example, there is no network
         print(f"the mathematics in Pyodide: skipped, its files cannot be had: {error}")
         return 0
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""The browser edition: JupyterLite, whose kernel is Pyodide, with npformer and the lessons inside.
+"""Build the browser edition: JupyterLite with the kernel Pyodide, npformer and the lessons.
 
 Nothing is installed when a lesson opens: the lock file of the site lists npformer and its dependencies, and
 the kernel loads them first. No other server is used, unless the site was built with --cdn. Then the browser
@@ -31,20 +31,20 @@ from wheels import (
 from npformer.handouts.lesson_copies import make_student_copy
 
 HERE = Path(__file__).resolve().parent
-# Relative to the root of the site. A lesson is such as 01_positional_encoding.
+# The address relative to the site's root. {lesson} is a file name such as 01_positional_encoding.
 LESSON_URL = "lite/notebooks/index.html?path={lesson}.ipynb"
 
 RELEASED = ("numpy", "matplotlib", "ipython", "micropip")
-# Dependencies of these packages that no lesson uses: PDF files, time zones, a canvas.
+# The packages above depend on these three, but no lesson uses PDF files, time zones or an HTML canvas.
 UNUSED = ("fonttools", "pytz", "matplotlib-pyodide")
 # The kernel requires these packages but the lessons do not use them: empty wheels save 4 MB.
 EMPTY = ("ssl", "jedi")
 KERNEL = {"piplite": ["micropip"], "ipykernel": [], "pyodide_kernel": ["ipython", "comm", "ipykernel"]}
 PLAIN = {"comm": ["traitlets"], "ipywidgets": ["comm", "ipython", "traitlets"], "tqdm": []}
-# A lesson needs these imports before its first figure. They run while the page is loading.
+# A lesson needs these imports for its first figure. They run early, while the page is still loading.
 FIRST = "import IPython, piplite.piplite, numpy, matplotlib.figure, npformer"
-SETTINGS = "npformer_browser"  # a package that contains settings only, see settings_wheel
-# An entry of the menu Help. The address is relative to lite/notebooks/, lite/lab/ and lite/tree/.
+SETTINGS = "npformer_browser"  # the name of the package that `settings_wheel` makes
+# An entry of the Help menu. The address works from each of lite/notebooks/, lite/lab/ and lite/tree/.
 BACK = {
     "command": "help:open",
     "args": {"url": "../../index.html", "text": "Back to the site", "newBrowserTab": True},
@@ -55,9 +55,9 @@ SITE_PACKAGES = "/lib/python3.12/site-packages"
 
 def build_lite(out: Path, pyodide: Path | None, cdn: bool) -> None:
     """Write the browser edition into out/lite, with wheels from the folder `pyodide` or the server."""
-    source = (
-        CACHE / "sources"
-    )  # JupyterLite ignores its settings if this path starts with the path of the output folder
+    # Not inside the output folder: JupyterLite ignores its settings if the path of the source folder starts
+    # with the path of the output folder.
+    source = CACHE / "sources"
     shutil.rmtree(source, ignore_errors=True)
     write_pyodide(source / "static" / "pyodide", pyodide, cdn)
     write_lessons(source / "files")
@@ -86,7 +86,7 @@ def write_pyodide(folder: Path, given: Path | None, cdn: bool) -> None:
 
 
 def plain_wheels() -> Wheels:
-    """Return the pure Python wheels that Pyodide does not include: those of the kernel and the widgets."""
+    """Return the pure Python wheels of the kernel and the widgets, which Pyodide does not include."""
     kernel = Path(sys.prefix, "share/jupyter/labextensions/@jupyterlite/pyodide-kernel-extension/static/pypi")
     wheels: Wheels = {}
     for name, depends in KERNEL.items():
@@ -128,7 +128,7 @@ def with_bytecode(wheels: Wheels, done: Path) -> Wheels:
 
 
 def on_server(wheels: Wheels) -> Wheels:
-    """Return the wheels as addresses on Pyodide's server, so that they are not copied."""
+    """Replace the file of each wheel by its address on Pyodide's server, so that no wheel is copied."""
     return {
         name: (None, {**entry, "file_name": SERVER + entry["file_name"]})
         for name, (_, entry) in wheels.items()
@@ -136,18 +136,17 @@ def on_server(wheels: Wheels) -> Wheels:
 
 
 def settings_wheel(done: Path) -> Wheels:
-    """Return a wheel of settings: matplotlib's list of fonts, and sys.path with the current folder last.
+    """Make a wheel of settings: matplotlib's list of fonts, and sys.path with the current folder last.
 
-    If the current folder came first, each import would ask the page for the module.
+    If the current folder were first, Python would search for every module on the web server first.
     """
     current_folder_last = "import sys\nsys.path.append(sys.path.pop(sys.path.index('')))\n"
     files = {
         "matplotlib/fontlist.json": (done / "fontlist.json").read_text(),
         f"{SETTINGS}/profile_default/ipython_config.py": current_folder_last,
     }
-    return from_file(
-        small_wheel(SETTINGS, files), ["matplotlib"]
-    )  # unpacked after matplotlib, whose list of fonts it replaces
+    # The wheel depends on matplotlib, so it is unpacked later and its list of fonts replaces matplotlib's.
+    return from_file(small_wheel(SETTINGS, files), ["matplotlib"])
 
 
 def small_wheel(name: str, files: dict[str, str]) -> Path:
@@ -163,9 +162,8 @@ def small_wheel(name: str, files: dict[str, str]) -> Path:
     }
     with zipfile.ZipFile(wheel, "w") as archive:
         for file, text in texts.items():
-            archive.writestr(
-                zipfile.ZipInfo(file), text
-            )  # ZipInfo has a fixed date, so that the bytes are always the same
+            # A ZipInfo has a fixed default date, so every build gives the same bytes.
+            archive.writestr(zipfile.ZipInfo(file), text)
     return wheel
 
 
@@ -196,7 +194,7 @@ def start_options() -> dict[str, Any]:
 
 
 def write_settings(source: Path) -> None:
-    """Write the settings of JupyterLite: for its build, its start, and its windows."""
+    """Write JupyterLite's three settings files: for the build, for the start, and for the user interface."""
     build = {
         "contents": ["files"],
         "apps": ["lab", "notebooks", "tree"],
@@ -206,13 +204,12 @@ def write_settings(source: Path) -> None:
     kernel = {"disablePyPIFallback": True, "loadPyodideOptions": start_options()}
     start = {
         "appName": "npformer in the browser",
-        "exposeAppInBrowser": True,  # the tests of the site use it
+        "exposeAppInBrowser": True,  # gives the tests of the site access to JupyterLab
         "litePluginSettings": {KERNEL_PLUGIN: kernel},
     }
     windows = {
-        "@jupyterlab/notebook-extension:tracker": {
-            "windowingMode": "none"
-        },  # otherwise half of the cells are not in the page
+        # Otherwise the page contains only the cells near the visible part of the notebook.
+        "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
         "@jupyterlab/apputils-extension:notification": {"fetchNews": "false"},
         "@jupyterlab/mainmenu-extension:plugin": {"menus": [{"id": "jp-mainmenu-help", "items": [BACK]}]},
     }

@@ -1,6 +1,7 @@
-"""Run the tests of the mathematical functions on 32-bit WebAssembly, in Pyodide. /mnt is the project.
+"""Run the tests of the mathematical functions in Pyodide, which is 32-bit WebAssembly.
 
-The value of the last line is the exit code. Every skipped test is listed with its reason.
+The project is mounted at /mnt. The last line of this script evaluates to pytest's exit code. pytest lists
+every skipped test with its reason.
 """
 
 import os
@@ -13,7 +14,7 @@ test_functional.py test_positional.py test_embedding.py test_layer_norm.py test_
 test_attention.py test_loss.py test_encoder.py test_decoder.py test_transformer.py test_optim.py
 test_gradcheck.py test_tree.py test_bad_input.py test_properties.py exercises/test_checker.py
 """
-# These tests need threads or processes, which WebAssembly does not have.
+# Leave out two tests that need threads or processes, which WebAssembly does not have.
 HERE = "not any_number_of_threads_save_to_one_path and not what_a_killed_save_left_is_removed_by_the_next"
 
 sys.dont_write_bytecode = True
@@ -30,6 +31,6 @@ arguments = [
     "-k",
     HERE,
 ]
-arguments += ["--capture=sys"]  # WebAssembly has no file descriptors to capture
+arguments += ["--capture=sys"]  # the default captures file descriptors, which WebAssembly lacks
 files = (os.environ.get("NPFORMER_TESTS") or FILES).split()
 int(pytest.main([*arguments, *(f"tests/{name}" for name in files)]))

@@ -1,7 +1,8 @@
-"""Typeset npformer/handouts/one_page.py as a page and a poster: forward on the left, backward on the right.
+"""Typeset npformer/handouts/one_page.py as a page and a poster with two columns.
 
-The layout is read from the file: a function that contains a `backward` is a pair, and the numbers at the ends
-of lines connect a forward line with its backward line. The output and the picture come from a run made here.
+The forward pass is on the left and the backward pass on the right. A function that contains a function
+`backward` becomes a pair. The numbers at the ends of lines connect each backward line with its forward line.
+This script also runs the file, and shows the printed output and a picture of the attention.
 """
 
 import ast
@@ -34,7 +35,7 @@ BROWSERS = "chromium", "chromium-browser", "google-chrome"
 
 
 def write_one_page(folder: Path) -> None:
-    """Write the file, its page and, if Chromium is installed, its posters."""
+    """Write a copy of one_page.py, its web page and, if Chromium is installed, its posters."""
     source = Path(one_page.__file__).read_text(encoding="utf-8")
     (folder / "one_page.py").write_text(source, encoding="utf-8")
     printed, picture = a_run()
@@ -111,7 +112,7 @@ def turn(function: ast.FunctionDef) -> ast.FunctionDef | None:
 
 
 def pair(function: ast.FunctionDef, lines: list[str]) -> str:
-    """Return a function and its backward as HTML cells in file order.
+    """Return a function and its `backward` as HTML cells in file order.
 
     On a wide screen the style sheet puts cells with the same number next to each other.
     """
@@ -132,7 +133,7 @@ def pair(function: ast.FunctionDef, lines: list[str]) -> str:
 
 
 def grouped(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """Group neighbouring lines with the same number. Lines without a number have ""."""
+    """Group neighbouring lines with the same number. A line that shows no number has ""."""
     groups: list[tuple[str, list[str]]] = []
     for line in lines:
         found = NUMBER.match(line.partition("  # ")[2])
@@ -144,7 +145,7 @@ def grouped(lines: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def cell(lines: list[str], row: int, column: int, number: str = "") -> str:
-    """Return lines of code as one cell: the number, and each line with its shape at the end."""
+    """Return lines of code as one HTML cell: first the number, then each line with its shape on the right."""
     margin = min(len(line) - len(line.lstrip()) for line in lines)
     said = []
     for line in lines:
@@ -160,7 +161,7 @@ def cell(lines: list[str], row: int, column: int, number: str = "") -> str:
 
 
 def plain(function: ast.FunctionDef, lines: list[str]) -> str:
-    """Return a function without a backward as HTML."""
+    """Return a function without a `backward` as HTML."""
     top, said = function.body[0].end_lineno or 0, escape(ast.get_docstring(function) or "")
     head = f"<h2>{colour(lines[function.lineno - 1])}</h2><p class=equation>{said}</p>"
     return f"<section class=plain>{head}{listing(lines[top : function.end_lineno])}</section>"
@@ -177,7 +178,7 @@ def listing(lines: list[str]) -> str:
 
 
 def colour(code: str) -> str:
-    """Mark gradients (dx if there is an x), keywords and strings, which the style sheet colours."""
+    """Mark gradients, keywords and strings for the style sheet. dx is a gradient if a name begins with x."""
     out = []
     for kind, text in PythonLexer(stripnl=False, ensurenl=False).get_tokens(code):
         name = ""
@@ -199,7 +200,7 @@ def a_run() -> tuple[str, str]:
 
 
 def picture(weights: list[np.ndarray]) -> str:
-    """Draw the attention of the last block: one row per written letter, one column per read letter."""
+    """Draw the attention weights of the last block: a row per output letter, a column per input letter."""
     n, line = one_page.N, WORD.rjust(one_page.N) + "|" + one_page.say(WORD, weights)
     ids = np.array([[one_page.LETTERS.index(letter) for letter in line.ljust(2 * one_page.N)]])
     x = weights[0][ids] * sqrt(weights[0].shape[1]) + one_page.positions(2 * n, weights[0].shape[1])

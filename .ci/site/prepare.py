@@ -1,7 +1,8 @@
-"""Prepare wheels in Pyodide, to save a visitor's browser this work. /mnt is the build folder.
+"""Prepare wheels in Pyodide, so that the browser of a visitor does not have to do this work.
 
-Every wheel of /mnt/wheels is written to /mnt/prepared, with bytecode instead of source and without tests and
-sample data. /mnt/fontlist.json is matplotlib's list of fonts: the list in its wheel is of another version.
+The build folder is mounted at /mnt. The script writes every wheel of /mnt/wheels to /mnt/prepared, with
+bytecode instead of source code, and without tests and sample data. It also writes /mnt/fontlist.json, the
+list of fonts that matplotlib makes here.
 """
 
 import importlib.util
@@ -20,6 +21,7 @@ UNREAD = re.compile(r"/tests/|/sample_data/|\.(pyi|pxd|h|c)$")
 
 
 def compiled(name: str, source: bytes) -> bytes:
+    """Compile source code to the bytes of a .pyc file, which Python loads without checking the source."""
     code = compile(source, SITE + name, "exec", dont_inherit=True)
     return bytes(_code_to_hash_pyc(code, importlib.util.source_hash(source), checked=False))
 

@@ -11,7 +11,7 @@ from typing import Any
 PACKAGES = "npformer", "npformer.lessons", "npformer.exercises"
 PUBLIC = {name for package in PACKAGES for name in import_module(package).__all__}
 
-# What a reader may type into the search, by the page that answers.
+# Extra search terms of each page. A reader who searches for one of these terms should find the page.
 SEARCH_TERMS = {
     "npformer.functional": "softmax backward; activation; linear layer; dense layer; backpropagation",
     "npformer.positional": "positional encoding; position encoding; rotary; RoPE; ALiBi; sinusoids",
@@ -72,7 +72,7 @@ def add_fields(app: Any, what: str, name: str, member: Any, options: Any, lines:
     if not has_own_docstring:
         lines[:] = [CACHE, ""] if name.endswith("Cache") else []
     if ":ivar" in "\n".join(lines) or ".. attribute::" in "\n".join(lines):
-        return  # an Attributes section describes the fields
+        return  # the docstring describes the fields itself, in a section Attributes
     source = inspect.getsource(member)
     lines.append("")
     for field in member._fields:

@@ -1,4 +1,4 @@
-"""Turn the lessons into pages: outputs from the notebooks, answers folded, pictures and players in files."""
+"""Turn the lessons into pages with their stored outputs. Answers are hidden until a reader clicks."""
 
 import base64
 import hashlib
@@ -12,12 +12,8 @@ from lite import LESSON_URL
 
 Cell = dict[str, Any]
 ANSWER = "**Answer.**"
-KINDS = (
-    "text/html",
-    "image/png",
-    "text/markdown",
-    "text/plain",
-)  # the first of these that an output has is shown
+# An output has its data in several formats. The page shows the first of these formats that the output has.
+KINDS = ("text/html", "image/png", "text/markdown", "text/plain")
 PLAYER = re.compile(
     r"""<iframe title="(?P<title>[^"]*)"[^>]*? srcdoc='(?P<page>[^']*)'></iframe>""", re.DOTALL
 )
@@ -39,7 +35,7 @@ def write_lessons(notebooks: Path, pages: Path, static: Path) -> None:
 
 
 def with_button(cells: list[Cell], name: str) -> list[Cell]:
-    """Insert the button below the title, which is in the first cell."""
+    """Insert the button that runs the lesson in a browser below the title, in the first cell."""
     title, _, rest = text(cells[0]["source"]).partition("\n")
     button = BUTTON.format(url=LESSON_URL.format(lesson=name.removesuffix(".ipynb")))
     return [{**cells[0], "source": f"{title}\n\n{button}\n{rest}"}, *cells[1:]]
@@ -73,7 +69,7 @@ def folded_answer(answer: str, name: str) -> Cell:
 
 
 def static_output(output: Cell, folder: Path) -> Cell:
-    """Return the output with one kind of data. Pictures and players are written to files."""
+    """Return an output in only one data format. Pictures and players are written to separate files."""
     data = output.get("data")
     if data is None:
         return output
@@ -93,7 +89,7 @@ def static_output(output: Cell, folder: Path) -> Cell:
 
 
 def image(encoded: str, words: str, folder: Path) -> str:
-    """Return an <img> element for a PNG file. Its size is given, so that the page does not jump."""
+    """Return an <img> element with the size of the PNG file, so that text does not move while it loads."""
     data = base64.b64decode(encoded)
     width, height = (int.from_bytes(data[start : start + 4], "big") for start in (16, 20))
     size = f'width="{width}" height="{height}"'
@@ -102,7 +98,7 @@ def image(encoded: str, words: str, folder: Path) -> str:
 
 
 def player(title: str, page: str, folder: Path) -> str:
-    """Return a frame with the player. Lessons that open it at the same step share one file."""
+    """Return a frame that shows the player. Lessons that open the player at the same step share one file."""
     name = write_file(page.encode(), ".html", folder)
     return f'<iframe class="player" title="{title}" src="../_static/outputs/{name}" loading="lazy"></iframe>'
 

@@ -1,4 +1,4 @@
-"""Open the built documentation in Chromium from its folder, and follow it as a new reader would.
+"""Open the built documentation in Chromium from its folder, and read it as a new reader would.
 
     uv run --group site python .ci/site/build.py build/site --only docs
     uv run --group site pytest -n 0 .ci/site/test_docs.py
@@ -20,7 +20,8 @@ from conftest import ROOT, SITE, needs_chromium
 import npformer
 
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-OURS = ("index.html", "lessons/", "pages/", "api/")  # without the browser edition and the content of frames
+# The pages to test. The browser edition and the pages inside frames are in other folders.
+OURS = ("index.html", "lessons/", "pages/", "api/")
 SIZES = {"a laptop": (1280, 800), "a telephone": (390, 844)}
 
 pytestmark = [
@@ -37,7 +38,7 @@ PAGES = sorted(
 
 @pytest.fixture
 def opened(chromium):
-    """Open a page of the folder. At the end, no other server was asked and no script has failed."""
+    """Open pages of the folder. After the test, require that no page used a server or failed."""
     shown, troubles = [], []
 
     def open_page(path, size="a laptop"):
@@ -107,7 +108,8 @@ def test_a_first_lesson_is_two_clicks_away_and_offers_to_run(opened):
     button = page.locator("a.button")
     assert button.inner_text() == "Run in the browser"
     assert button.get_attribute("href") == "../lite/notebooks/index.html?path=01_positional_encoding.ipynb"
-    assert "http.server" in page.inner_text(".run span")  # a browser cannot run Python from a local folder
+    # The page explains how to start a server, because Python in the browser cannot load files from a folder.
+    assert "http.server" in page.inner_text(".run span")
     if (SITE / "lite").is_dir():
         assert (SITE / "lite" / "notebooks" / "index.html").is_file()
         assert (SITE / "lite" / "files" / "01_positional_encoding.ipynb").is_file()
@@ -166,7 +168,7 @@ def test_reference_names_every_parameter(opened):
 
 
 def documented_functions():
-    """Yield the page and the function of every public name that is a function."""
+    """Yield every public function together with the page that documents the function."""
     for name in npformer.__all__:
         function = inspect.unwrap(getattr(npformer, name))
         page = f"api/{function.__module__}.html" if inspect.isfunction(function) else ""
@@ -257,7 +259,7 @@ def test_no_page_is_wider_than_the_screen(opened):
 
 
 class Read(HTMLParser):
-    """Collect the links and anchors of a page, and its pictures without a description."""
+    """Collect the links and anchors of a page, and its pictures without an alternative text."""
 
     def __init__(self, path):
         super().__init__()
@@ -280,7 +282,7 @@ def read(path):
 
 
 def broken(page, link):
-    """Return whether a link inside the site is broken. Links to the browser edition count if it is built."""
+    """Return whether a link is broken. If the browser edition is not built, links to it are not checked."""
     parts = urlsplit(link)
     if parts.scheme or link.startswith("//"):
         return False
@@ -305,7 +307,7 @@ def test_links_lead_somewhere_and_pictures_are_described(page):
 
 
 def test_on_the_one_page_each_backward_line_stands_beside_its_forward_line(opened):
-    """This holds on every screen that is wide enough. Nothing overflows, also on a phone."""
+    """On a phone, which is too narrow for two columns, the backward lines are below. Nothing overflows."""
     for width, height in [(1280, 800), (1920, 1080), (390, 844)]:
         page = opened("_static/one_page.html")
         page.set_viewport_size({"width": width, "height": height})
@@ -331,7 +333,7 @@ PAPERS = {"A4": (210, 297), "A1": (594, 841)}  # in mm
 
 
 def test_no_line_of_the_one_page_wraps(opened):
-    """This holds on screens of at least 1024 pixels, and on paper."""
+    """The test covers screens that are at least 1024 pixels wide, and both paper sizes."""
     wide = {f"_static/one_page_{paper}.html": [round(size[0] * 96 / 25.4)] for paper, size in PAPERS.items()}
     for place, widths in {"_static/one_page.html": [1024, 1280, 1366, 1920], **wide}.items():
         for width in widths:
@@ -367,11 +369,8 @@ KINDS = (
 )  # fmt: skip
 
 
-LOOKS = {
-    "light": {},
-    "dark": {"only": [CONTRAST]},
-    "a telephone": {"without": [CONTRAST]},
-}  # the attribute that each setting changes
+# For each appearance of a page: which accessibility rules to check. An empty dict means all rules.
+LOOKS = {"light": {}, "dark": {"only": [CONTRAST]}, "a telephone": {"without": [CONTRAST]}}
 
 
 @pytest.mark.parametrize("look", LOOKS)

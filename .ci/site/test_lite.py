@@ -17,7 +17,7 @@ import pytest
 from conftest import SITE, needs_chromium
 from wheels import SERVER, canonical, get_lock, sha256
 
-PATIENCE = 600  # seconds per lesson, so that a slow machine does not fail
+PATIENCE = 600  # the time limit per lesson in seconds, long enough for a slow machine
 LESSONS = (
     "01_positional_encoding",
     "02_position_geometry",
@@ -97,7 +97,7 @@ def address():
 
 @pytest.fixture
 def opened(chromium, address):
-    """Open a lesson as a new visitor. At the end, no other server was asked."""
+    """Open lessons as a new visitor. After the test, require that no request went to a different server."""
     outside, contexts = [], []
 
     def open_lesson(name, asked=None):
@@ -152,7 +152,7 @@ def test_every_lesson_runs_cell_by_cell(opened, name):
 
 
 def read_on(page):
-    """Check in lesson 8 that cells without the weights link to their result in one line."""
+    """Check in lesson 8 that a cell that lacks the weights shows one line with a link to its result."""
     shown = [page.evaluate("k => codes[k].model.toJSON()", k)["outputs"] for k in (1, 2)]
     for outputs in shown:
         assert len(outputs) == 1 and "\n" not in (line := "".join(outputs[0]["data"]["text/markdown"]))
@@ -211,7 +211,7 @@ def test_the_menu_help_leads_back_to_the_site(chromium, address, window):
 
 
 def test_every_wheel_of_the_lock_is_there_or_is_pyodides_own_on_its_server():
-    """This holds with and without --cdn, and includes the checksum that the browser compares."""
+    """Check the checksums too. The test works for sites that were built with or without --cdn."""
     folder, released = SITE / "lite" / "static" / "pyodide", get_lock()["packages"]
     packages = json.loads((folder / "pyodide-lock.json").read_text())["packages"]
     assert packages
@@ -230,7 +230,7 @@ KEPT = "async () => (await jupyterapp.serviceManager.contents.get('kept.txt', {c
 
 
 def test_files_of_the_page_and_a_kernel_that_is_started_again(opened):
-    """The first kernel starts before JupyterLab, the second after it. Both see the files."""
+    """The first kernel starts before JupyterLab, the second after it. Both kernels can read the files."""
     page = opened("exercises")
     page.evaluate(READY)
     assert any(worker.url.endswith("/early_worker.js") for worker in page.workers)

@@ -27,9 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "pyodide"  # the folder of downloads, kept between builds
 
 Entry = dict[str, Any]
-Wheels = dict[
-    str, tuple[Path | None, Entry]
-]  # by package name: the file (None if it is not copied), and the entry of the lock file
+# For each package name: the wheel file (None if the site does not contain it) and its entry in the lock file.
+Wheels = dict[str, tuple[Path | None, Entry]]
 
 
 def get_lock() -> dict[str, Any]:
@@ -96,7 +95,7 @@ def build_npformer(into: Path) -> Path:
 
 
 def from_file(wheel: Path, depends: Iterable[str] = ()) -> Wheels:
-    """Return the entry of a pure Python wheel whose module has the name of its package."""
+    """Return the lock file entry of a pure Python wheel. Package and module must have the same name."""
     name, version = wheel.name.split("-")[:2]
     entry = {
         "name": canonical(name),

@@ -1,4 +1,4 @@
-"""What the notebooks import: answers, texts, tasks, costs, diagnostics, the worked example and plots."""
+"""Modules that the notebooks import: answers, texts, tasks, costs, diagnostics, worked example, plots."""
 
 from npformer.lessons.named_example import example_from_name
 from npformer.lessons.predictions import reveal

@@ -1,4 +1,4 @@
-"""Helpers for the browser edition of the lessons: what to do where a browser lacks something."""
+"""Helpers for the browser edition of the lessons, where some features of Python are missing."""
 
 import importlib
 import linecache
@@ -8,9 +8,8 @@ from collections.abc import Callable
 from traceback import walk_tb
 from typing import Any
 
-IN_BROWSER = (
-    sys.platform == "emscripten"
-)  # a browser has no threads, no processes, one slow core, no large files
+# In a browser, the lessons must do without threads, processes and large files, and with one slow core.
+IN_BROWSER = sys.platform == "emscripten"
 
 
 def page_of(lesson: str) -> str:
@@ -24,27 +23,28 @@ def page_of(lesson: str) -> str:
     lesson : str
         The file name of the lesson without .ipynb: "08_a_real_model".
     """
-    location = importlib.import_module("js").location  # Pyodide's module for the JavaScript of the page
+    location = importlib.import_module("js").location  # in Pyodide, `js` holds the page's JavaScript objects
     site, _, _ = str(location.href).partition("/lite/")
     return f"{site}/lessons/{lesson}.html"
 
 
 def read_on(lesson: str, lacks: str, *missing: str) -> None:
-    """From now on, let a cell that needs something missing show a link to its result instead of an error.
+    """Make each later cell that needs a missing name show a link to its result instead of an error.
 
-    A cell that stops at a missing name does not set its own names, so they become missing names too. Every
-    other undefined name is an error as usual. Call this function only in a browser.
+    A cell that stops at a missing name does not assign its own variables. The names of these variables are
+    then missing names too. Any other undefined name raises an error as usual. Call this function only in a
+    browser.
 
     Parameters
     ----------
     lesson : str
         The file name of the lesson without .ipynb: "08_a_real_model".
     lacks : str
-        What the browser lacks: the beginning of the message that the cell shows.
+        The beginning of the message that the cell shows: a sentence that says what the browser lacks.
     missing : str
         The names and modules that are missing for this reason.
     """
-    notebook: Any = importlib.import_module("IPython")  # has no type annotations
+    notebook: Any = importlib.import_module("IPython")  # `Any`, because IPython has no type annotations
     missing_names = set(missing)
 
     def show_message(

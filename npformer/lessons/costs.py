@@ -12,7 +12,7 @@ from npformer.validation.annotations import Count, DType, Length, integer
 class LayerCost(NamedTuple):
     """One row of the paper's Table 1."""
 
-    operations: int  # of one layer, without the constant factor of O(…)
+    operations: int  # the number of operations in one layer, without the constant factor of O(…)
     sequential: int  # the number of steps that must run one after the other
     path: int  # the length of the longest path between two positions
 
@@ -48,23 +48,23 @@ def table_1(n: Count, d: Count, *, k: Kernel = 3, r: Count = 64) -> dict[str, La
     LayerCost(operations=51200, sequential=1, path=1)
     """
     convolutional_path = 1
-    while k**convolutional_path < n:  # in floating point, math.log(243, 3) is above 5
+    while k**convolutional_path < n:  # not with math.log, because math.log(243, 3) is slightly above 5
         convolutional_path += 1
     return {
         "self-attention": LayerCost(n * n * d, 1, 1),
         "recurrent": LayerCost(n * d * d, n, n),
         "convolutional": LayerCost(k * n * d * d, 1, convolutional_path),
-        "restricted self-attention": LayerCost(min(r, n) * n * d, 1, -(-n // r)),  # rounded up
+        "restricted self-attention": LayerCost(min(r, n) * n * d, 1, -(-n // r)),  # n / r is rounded up
     }
 
 
 class BlockMultiplications(NamedTuple):
-    """Multiplications in the forward pass of one block, by the part of the block."""
+    """The number of multiplications in each part of one block's forward pass."""
 
-    projections: int  # x W_Q, x W_K, x W_V, heads W_O: 4 n d²
-    scores: int  # q kᵀ over all heads: n² d
-    mixing: int  # weights v over all heads: n² d
-    feed_forward: int  # x W_1 and hidden W_2: 2 n d d_ff
+    projections: int  # 4 n d², for x W_Q, x W_K, x W_V and heads W_O
+    scores: int  # n² d, for q kᵀ in all heads
+    mixing: int  # n² d, for weights v in all heads
+    feed_forward: int  # 2 n d d_ff, for x W_1 and hidden W_2
 
     @property
     def total(self) -> int:
@@ -126,7 +126,7 @@ def score_cells(n: Length, n_heads: Count = 1) -> int:
 class ParameterCount(NamedTuple):
     """The number of trained parameters of a model, by part."""
 
-    embedding: int  # one matrix, used by both embeddings and by the logits
+    embedding: int  # one matrix, which both embeddings and the logits share
     encoder: int
     decoder: int
     positions: int  # the two tables of learned positions; otherwise 0
@@ -142,7 +142,7 @@ def parameter_count(config: TransformerConfig, vocab_size: Count) -> ParameterCo
 
     The paper's base model with its shared vocabulary of about 37,000 tokens has 63.0 million parameters;
     Table 3 of the paper says 65 million. The paper does not state the exact size of the vocabulary, whether
-    the attention has biases, and what counts as a parameter.
+    the attention has biases, or which arrays are counted.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def encoder_block_cache_bytes(
 
     The cache holds eight arrays (B, T, d_model): the input, Q, K, V, the merged heads, both x̂ and the input
     of the FFN. It also holds the hidden layer (B, T, d_ff), the attention weights (B, n_heads, T, T) and two
-    standard deviations (B, T). With GELU there are three hidden arrays: z, Φ(z) and their product.
+    standard deviations (B, T). With GELU the cache holds three hidden arrays: z, Φ(z) and z Φ(z).
 
     Parameters
     ----------
@@ -241,8 +241,9 @@ def encoder_block_cache_bytes(
 def causal_block_multiplications(n: Length, config: CausalLMConfig) -> BlockMultiplications:
     """Count the multiplications in the matrix products of one causal block's forward pass.
 
-    With d_kv = n_kv_heads d_k: projections 2 n d² + 2 n d d_kv; scores n² d and weighted sums n² d, because
-    every query head has its own weights; gated feed-forward 3 n d d_ff.
+    With d_kv = n_kv_heads · d_k: projections 2 n d² + 2 n d d_kv; scores n² d; weighted sums of the values n²
+    d; gated feed-forward 3 n d d_ff. Fewer key heads do not reduce n² d, because every query head has its own
+    attention weights.
 
     Parameters
     ----------
@@ -269,10 +270,10 @@ class CausalParameterCount(NamedTuple):
     """The number of trained parameters of a causal model, by part."""
 
     embedding: int
-    attention: int  # of all blocks
+    attention: int  # in all blocks together
     feed_forward: int
     norms: int
-    head: int  # 0 if the head is the embedding matrix (tied)
+    head: int  # the output matrix; 0 if the embedding matrix computes the logits (tied)
 
     @property
     def total(self) -> int:
@@ -334,5 +335,5 @@ def kept_bytes(config: CausalLMConfig, *, dtype: DType = np.float32) -> int:
 
 
 def _d_kv(config: CausalLMConfig) -> int:
-    """Return the width of the keys of all heads together."""
+    """Return the number of columns of K, the keys of all heads together."""
     return config.d_model // config.n_heads * config.n_kv_heads

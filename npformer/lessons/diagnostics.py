@@ -1,4 +1,4 @@
-"""Tests for a model that does not learn: order sensitivity, similarity of its tokens, dead units."""
+"""Tests for a model that does not learn: order sensitivity, similarity of tokens, dead units."""
 
 from collections.abc import Callable
 
@@ -11,15 +11,15 @@ from npformer.validation.checks import check_callable, check_float
 
 
 def order_sensitivity(f: Callable[[Array], Array], x: Float[Array, "... T d"], rng: Rng) -> float:
-    """max |f(P x) - P f(x)| / max |f(x)| for a random permutation P of the positions.
+    """``max |f(P x) - P f(x)| / max |f(x)|`` for a random permutation P of the positions.
 
-    A result of 0, but for rounding, shows that f treats its rows as a bag of words. The order does not matter
-    then, and "dog bites man" is the same as "man bites dog".
+    A result of 0 (up to rounding errors) shows that f treats its rows as a bag of words. For such an f, word
+    order does not matter: "dog bites man" is the same as "man bites dog".
 
     Parameters
     ----------
     f : function
-        Maps (..., T, d) to (..., T, any width). If the model has positions, f must add them itself.
+        Maps (..., T, d) to (..., T, any width). If the model has positional encodings, f must add them.
     x : float array (..., T, d)
         The input, with at least two positions.
     rng : numpy.random.Generator
@@ -32,7 +32,8 @@ def order_sensitivity(f: Callable[[Array], Array], x: Float[Array, "... T d"], r
     Raises
     ------
     ValueError
-        If there are fewer than two positions, or if f(x) does not have the positions of x.
+        If there are fewer than two positions, or if the axes of f(x) before the last one differ from those of
+        x.
 
     Examples
     --------
@@ -45,7 +46,7 @@ def order_sensitivity(f: Callable[[Array], Array], x: Float[Array, "... T d"], r
         raise ValueError(f"order_sensitivity: x has shape {x.shape}; expected two positions or more")
     y = _call(f, x)  # (..., T, any width)
     order = rng.permutation(T)
-    while (order == np.arange(T)).all():  # the identity would prove nothing
+    while (order == np.arange(T)).all():  # draw again: the identity would not change the order
         order = rng.permutation(T)
     order = array_module(x).asarray(order)
     difference = abs(_call(f, x[..., order, :]) - y[..., order, :]).max()
@@ -56,7 +57,7 @@ def order_sensitivity(f: Callable[[Array], Array], x: Float[Array, "... T d"], r
 
 
 def _call(f: Callable[[Array], Array], x: Array) -> Array:
-    """Return f(x); reject a result with other positions."""
+    """Return f(x). Only the length of the last axis may differ from x."""
     y = f(x)
     check_float("order_sensitivity", "f(x)", y)
     if y.ndim != x.ndim or y.shape[:-1] != x.shape[:-1] or y.size == 0:
@@ -67,10 +68,10 @@ def _call(f: Callable[[Array], Array], x: Array) -> Array:
 
 
 def token_similarity(x: Float[Array, "... T d"]) -> Float[Array, "... T T"]:
-    """The cosine of every two rows: x_i · x_j / (|x_i| |x_j|).
+    """The cosine similarity of each pair of rows: ``x_i · x_j / (|x_i| |x_j|)``.
 
-    If all cosines are near 1, the model has nearly the same representation for every token. The cosines of a
-    row of zeros are 0.
+    If all cosines are near 1, the model has nearly the same representation for every token. A row of zeros
+    has cosine 0 with every row.
 
     Parameters
     ----------

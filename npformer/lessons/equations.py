@@ -1,10 +1,11 @@
-"""The equations of the worked example: a block forward, backward to every parameter, and one training step.
+"""The equations of the worked example: forward pass, backward pass and one training step.
 
 Each equation is one line of NumPy that writes one step (`steps` explains what a step is). The line calculates
-with arrays of terms, not with numbers, so its result is the recipe of every cell (`recipes` explains terms
-and recipes). The equations are those of "Attention Is All You Need" (Vaswani et al., 2017).
+with arrays of terms, not with numbers, so the result contains a recipe for every cell (`recipes` explains
+terms and recipes). The equations are those of "Attention Is All You Need" (Vaswani et al., 2017).
 
-A **Plan** holds everything of an example except its numbers. `make_steps` writes the steps of a plan:
+A **Plan** holds the sentence, the architecture and the variants of an example, but not its numbers.
+`make_steps` writes the steps of a plan:
 
 >>> from npformer.lessons.worked_example import dog_bites_man, make_plan
 >>> E, embedding, *_ = make_steps(make_plan(dog_bites_man(), "sgd"))
@@ -52,34 +53,34 @@ AXES = {  # the dimension names of every step and parameter whose shape is not D
     **{"W_1": "d_model d_ff", "b_1": "d_ff", "W_2": "d_ff d_model"},
     **dict.fromkeys(("loss", "eta", "k"), ""),
 }
-PREFIX = re.compile(r"^(new_)?((d|m_hat|v_hat|m|v)_)?")  # the part of a step's name before the key of AXES
-NEW = re.compile(  # the symbols of an equation that get a prime in the second pass
+PREFIX = re.compile(r"^(new_)?((d|m_hat|v_hat|m|v)_)?")  # removed from a step's name to find its key in AXES
+NEW = re.compile(  # matches the symbols that get a prime in the second pass
     r"(?<!row )\b(embedding|scores|masked|max|shifted|exp|weights|heads|mean_square|mean|centred|variance|std"
     r"|rms|x_hat|share|hidden|gamma|beta|W_[QKVO12]|b_[12]|[xuQKVashgzftyLE])\b(?!\()",
     re.ASCII,  # with ASCII word boundaries, a symbol ends before ᵀ and ²
 )
-TRAINING = "One step of training"  # the title of a section
-AGAIN = "Second pass: "  # how the titles of the second pass begin
+TRAINING = "One step of training"  # the title of the section with the updates
+AGAIN = "Second pass: "  # every section title of the second pass begins with this text
 
 UPDATES = ("sgd", "adam")
 BETA_1, BETA_2, EPS = 0.9, 0.98, 1e-9  # the constants of Adam in section 5.3 of the paper
 
 
 class Plan(NamedTuple):
-    """Everything of an example except its numbers. Examples with the same plan have the same steps."""
+    """The description of an example without its numbers. Examples with the same plan have the same steps."""
 
     tokens: tuple[str, ...]
     vocabulary: tuple[str, ...]
     ids: tuple[int, ...]
     config: TransformerConfig
-    rms: bool  # whether the norms are RMSNorm instead of layer norm
+    rms: bool  # whether both norms are RMSNorm; otherwise both are layer norm
     causal: bool
     sentences: int
     update: str  # "sgd" or "adam"
 
 
 class Calculation:
-    """The steps that are written so far, and the cells of each step.
+    """The steps written so far, and the cells of each step.
 
     `calc.write` appends a step and returns its cells as an array of terms. `calc["ffn.z"]` returns the cells
     of a step that is already written. In the second pass the same functions write the steps again under new
@@ -108,11 +109,11 @@ class Calculation:
         return self.cells[name]
 
     def take(self, *names: str) -> list[Array]:
-        """Return the cells of parameters and other given numbers; write those that are not written yet."""
+        """Return the cells of given steps, such as parameters. Append a given step when it is first used."""
         return [self[name] if name in self.cells else self.write(name, GIVEN) for name in names]
 
     def write(self, name: str, equation: str, terms: Array | None = None, source: str = "") -> Array:
-        """Append a step whose cells are calculated by the terms, or are given, and return its cells."""
+        """Append a step and return its cells. Without `terms`, the step has given numbers."""
         if self.is_second_pass:
             name = f"new_{name}"
             equation = NEW.sub(r"\1′", equation)
@@ -153,7 +154,7 @@ def _axes(name: str, plan: Plan) -> tuple[str, ...]:
     last_part = name.rpartition(".")[2]
     axes = AXES.get(PREFIX.sub("", last_part), DEFAULT_AXES)
     if plan.sentences > 1:
-        # The rows of a batch's sentences follow each other; only the attention has a matrix per sentence.
+        # A table contains the rows of all sentences. Only the attention has a separate matrix per sentence.
         axes = re.sub(r"^n", "B·n", axes)
     return tuple(axes.split())
 
@@ -184,7 +185,7 @@ def _cell_labels(axes: tuple[str, ...], plan: Plan) -> tuple[tuple[str, ...], tu
         "B·n": plan.tokens,
         "d_model/2": tuple(f"i = {i}" for i in range(plan.config.d_model // 2)),
     }
-    row_axis, column_axis = ("", "", *axes)[-2:]  # a vector has no row axis, and a number has neither
+    row_axis, column_axis = ("", "", *axes)[-2:]  # a vector has no row axis, and a number has no axes
     return labels.get(row_axis, ()), labels.get(column_axis, ())
 
 
@@ -202,7 +203,7 @@ def _matrix_titles(plan: Plan) -> tuple[str, ...]:
     return tuple(titles) if len(titles) > 1 else ()
 
 
-# The block. Forward functions get the name of their input, backward functions the name of their output.
+# The block. Forward functions take the name of their input, backward functions the name of their output.
 
 
 def _forward(calc: Calculation) -> None:
@@ -260,7 +261,7 @@ def _words_and_positions_backward(calc: Calculation) -> None:
     dE = np.full(calc["E"].shape, absent, dtype=object)
     ids = np.array(calc.plan.ids)
     for word in set(calc.plan.ids):
-        # A word that occurs twice gets the gradients of both positions.
+        # The gradient of a word is the sum over all positions at which the word occurs.
         dE[word] = calc["d_x"][ids == word].sum(axis=0) * make_root(calc.plan.config.d_model)
     calc.write("d_E", "dE[word] = √d_model · Σ over its places of dx", dE)
 
@@ -301,9 +302,10 @@ def _attention_forward(calc: Calculation, x: str) -> None:
 
 
 def _attention_backward(calc: Calculation, x: str, output: str, adds_residual: bool = False) -> None:
-    """Write the gradients of the attention. The gradient of `a` has the name of `output`, the sum with `a`.
+    """Write the gradients of the attention. `output` is the name of the residual sum that contains `a`.
 
-    With `adds_residual`, `x` also went into that sum directly, so its gradient gets the sum's gradient too.
+    The gradient of `a` is the gradient of this sum. With `adds_residual`, the sum also contains `x`, so the
+    gradient of the sum is added to the gradient of `x`.
     """
     calc.begin_section("Back through multi-head attention")
     da = calc[f"d_{output}"]
@@ -321,7 +323,7 @@ def _attention_backward(calc: Calculation, x: str, output: str, adds_residual: b
 
 
 def _scores_backward(calc: Calculation, output: str) -> tuple[Array, Array, Array]:
-    """Write the gradients from the attention's output to Q, K and V, and return the last three."""
+    """Write the gradients from the attention's output back to Q, K and V, and return dQ, dK and dV."""
     plan, da = calc.plan, calc[f"d_{output}"]
     Q, K, V = (_split_heads(calc[f"attention.{name}"], plan) for name in ("Q", "K", "V"))
     weights, heads = calc["attention.weights"], calc["attention.heads"]
@@ -377,10 +379,10 @@ def _merge_heads(heads: Array, plan: Plan) -> Array:
 
 
 class _Norm(NamedTuple):
-    """The names of one norm's steps. The fields after `output` depend on where the norm is.
+    """The names of the steps around one norm.
 
-    In a post-norm block, the input of the norm is a sum: input = residual + sublayer. In a pre-norm block,
-    `sublayer` is empty. The input is then also a summand of a later sum, and `residual` is that sum.
+    In a post-norm block, the norm follows a residual sum: `input` = `residual` + `sublayer`. In a pre-norm
+    block, the residual sum comes later: `residual` is a sum that contains `input`, and `sublayer` is empty.
     """
 
     name: str
@@ -416,8 +418,9 @@ def _norm_forward(calc: Calculation, title: str, norm: _Norm) -> None:
 def _norm_backward(calc: Calculation, title: str, norm: _Norm) -> None:
     """Write the gradients of a norm.
 
-    Layer norm removes a shift of the row and a scale of x_hat. So the gradient has no part along 1 and no
-    part along x_hat; RMSNorm removes the scale only.
+    Layer norm returns the same output if a row is shifted or scaled. So the gradient of the row has no
+    component along the row of ones and no component along x_hat. RMSNorm ignores only scaling, so for RMSNorm
+    only the component along x_hat is 0.
     """
     calc.begin_section(title)
     name, out = norm.name, norm.output
@@ -482,7 +485,7 @@ def _ffn_forward(calc: Calculation, x: str) -> None:
 
 
 def _ffn_backward(calc: Calculation, x: str, output: str, adds_residual: bool = False) -> None:
-    """Write the gradients of the network; the arguments are those of `_attention_backward`."""
+    """Write the gradients of the feed-forward network. The arguments are as in `_attention_backward`."""
     calc.begin_section("Back through the feed-forward network")
     z, hidden, df = calc["ffn.z"], calc["ffn.hidden"], calc[f"d_{output}"]
     calc.write("d_ffn.W_2", f"dW_2 = hiddenᵀ d{output}", hidden.T @ df)
@@ -528,7 +531,7 @@ def _sgd(calc: Calculation, parameters: list[str]) -> None:
 
 
 def _adam(calc: Calculation, parameters: list[str]) -> None:
-    """Write a step of Adam: Kingma and Ba, "Adam", 2015, algorithm 1."""
+    """Write one training step with Adam: Kingma and Ba, "Adam", 2015, algorithm 1."""
     calc.begin_section(TRAINING)
     eta, k = calc.take("eta", "k")
     k = calc.write("new_k", "k′ = k + 1", k + make_constant(1))
@@ -559,7 +562,7 @@ def _adam_of_parameter(calc: Calculation, name: str, eta: Array, k: Array) -> No
     calc.write(f"new_{name}", f"{p}′ = {p} − η m_hat / (√v_hat + ε)", new, "sec. 5.3")
 
 
-PART_NAMES = {  # the part of the block that a parameter belongs to, in the titles of its sections
+PART_NAMES = {  # how section titles name the part of the block that a parameter belongs to
     "E": "words",
     "attention": "attention",
     "norm_1": "first norm",

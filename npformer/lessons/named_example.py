@@ -1,4 +1,4 @@
-"""The worked example with different numbers for each student, drawn from the student's name."""
+"""The worked example with different numbers for each student. The student's name is the seed."""
 
 import hashlib
 import itertools
@@ -13,23 +13,15 @@ from npformer.lessons.worked_example import Example, dog_bites_man, values
 from npformer.tree import tree_map
 
 DECIMALS = 3
-NUMBERS = (
-    -1.0,
-    -0.5,
-    0.0,
-    0.0,
-    0.0,
-    0.0,
-    0.5,
-    1.0,
-)  # eight numbers: 256 is a multiple of 8, so a byte is fair
+# A random byte selects one of these eight numbers. As 256 is a multiple of 8, all eight are equally likely.
+NUMBERS = (-1.0, -0.5, 0.0, 0.0, 0.0, 0.0, 0.5, 1.0)
 
 
 def example_from_name(name: str) -> Example:
-    """Draw the embeddings, weights and target of “dog bites man” from a name.
+    """Draw random embeddings, weights and a target for “dog bites man”, with a name as the seed.
 
     The same name gives the same numbers on every machine. Capitals and spaces around the name make no
-    difference. Examples with extreme numbers are drawn again.
+    difference. If a draw has extreme numbers, a new example is drawn.
 
     Parameters
     ----------
@@ -39,7 +31,7 @@ def example_from_name(name: str) -> Example:
     Returns
     -------
     example : Example
-        Its norms and its architecture are those of "dog bites man".
+        The norms and the architecture are the same as in `dog_bites_man()`.
 
     Examples
     --------
@@ -57,7 +49,7 @@ def example_from_name(name: str) -> Example:
 
 
 def normalize_name(function: str, name: str) -> str:
-    """Return a name in lowercase and without extra spaces; error messages begin with `function`."""
+    """Return a name in lowercase and without extra spaces. Error messages begin with `function`."""
     if not isinstance(name, str):
         raise TypeError(f"{function}: name is {type(name).__name__}; expected a string")
     letters = " ".join(unicodedata.normalize("NFC", name.casefold()).split())
@@ -69,7 +61,7 @@ def normalize_name(function: str, name: str) -> str:
 def _number_stream(letters: str) -> Iterator[float]:
     """Yield an endless stream of NUMBERS from a hash of the name.
 
-    A library's random generator may give other numbers in a later version, but a hash stays the same.
+    A library's random generator may give different numbers in a later version, but a hash stays the same.
     """
     for count in itertools.count():
         digest = hashlib.sha256(f"{letters} {count}".encode("utf-8", "surrogatepass")).digest()
@@ -89,7 +81,7 @@ def _draw_example(numbers: Iterator[float]) -> Example:
 
 
 def _draw_array(numbers: Iterator[float], model: Array) -> Array:
-    """Return an array of the shape of `model`; no row and no column of a matrix is all zeros."""
+    """Draw an array of the shape of `model`. A matrix is drawn again if a row or a column is all zeros."""
     while True:
         drawn = np.array(list(itertools.islice(numbers, model.size))).reshape(model.shape)
         if drawn.ndim == 1:
@@ -135,7 +127,7 @@ def _is_backward_lively(example: Example) -> bool:
         largest = abs(value).max()
         is_visible = largest >= 0.05 or not name.startswith("d_")
         rounding_error = abs(value - rounded[name]).max()
-        if not (is_visible and largest < 20 and rounding_error <= 0.05):  # NaN fails too
+        if not (is_visible and largest < 20 and rounding_error <= 0.05):  # `not`, so that NaN is rejected too
             return False
     trained = values(example, "new_loss", DECIMALS)
     return bool(trained["new_loss"] < trained["loss"])

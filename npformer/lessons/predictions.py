@@ -2,8 +2,8 @@
 
 The structure is in the metadata of a lesson's cells. The markdown cell that ends with a question has
 `{"npformer": {"predict": "3.2a"}}`. The code cell after it has `{"npformer": {"reveal": "3.2a"}}`, and its
-last line is `reveal("3.2a")`. The answers are not in the notebook. They are in the package: one file per
-lesson, `answers/03.md`, with one heading per answer, `## 3.2a`.
+last line is `reveal("3.2a")`. The answers are not in the notebook but in the package: one file per lesson,
+`answers/03.md`, with one heading per answer, `## 3.2a`.
 
 An answer is a function call, not a hidden cell or a folded text, for two reasons. A text that is not in the
 file cannot be seen too early, whatever program opens the file. And JupyterLab, Notebook 7, VS Code, the
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
 
 def reveal(id: str) -> Answer:
-    """Show the answer to a prediction; as the last line of a cell, the answer appears below the output.
+    """Return the answer to a prediction. In the last line of a cell, this call shows it below the output.
 
     Parameters
     ----------

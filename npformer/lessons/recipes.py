@@ -10,8 +10,8 @@ calculation. A **recipe** describes one calculated cell. It has one of three for
 Python and the page of the player evaluate the same recipes. The page can also show the arithmetic of a cell.
 
 A **Term** holds one recipe. Arithmetic on terms builds a longer recipe instead of calculating a number. The
-equations of the worked example are ordinary NumPy code, such as `x @ W + b`, over arrays of terms. NumPy then
-adds and multiplies the terms, and every entry of the result holds the recipe of its cell:
+equations of the worked example are ordinary NumPy code, such as `x @ W + b`, where the arrays contain terms.
+NumPy then adds and multiplies the terms, and every entry of the result holds the recipe of its cell:
 
 >>> x, W = Term(0), Term(1)
 >>> (x * W + Term(2)).recipe
@@ -45,7 +45,7 @@ def _relu(z: Any) -> Any:
 
 
 def _relu_gradient(d_hidden: Any, z: Any) -> Any:
-    """Return the gradient of z: `d_hidden` where z > 0, else 0."""
+    """Return the gradient of z in hidden = ReLU(z): `d_hidden` where z > 0, else 0."""
     return np.where(z > 0, d_hidden, 0.0)
 
 
@@ -108,30 +108,30 @@ class Term:
 
 
 def _summands_of(recipe: Recipe) -> tuple[Recipe, ...]:
-    """Return the summands of a sum, or the recipe itself: a + b + c becomes one sum of three summands."""
+    """Return the summands of a recipe that is a sum. Any other recipe counts as one summand."""
     is_sum = isinstance(recipe, tuple) and recipe[0] == "+"
     return tuple(recipe[1:]) if is_sum else (recipe,)
 
 
 def make_number(value: float, text: str | None = None) -> Term:
-    """Return the term of a number that is part of the equation, with the text that shows the number."""
+    """Return the term of a number in an equation. The page of the player shows the number as `text`."""
     if text is None:
         text = f"{value:g}"
     return Term(("number", float(value), text))
 
 
 def make_constant(value: float) -> Array:
-    """Return a number as a 0-d array of one term, so that it can be the left operand of an array."""
+    """Return a 0-d array of one term, so that `make_constant(1) - array` uses NumPy's subtraction."""
     return np.array(make_number(value), dtype=object)
 
 
 def make_root(d: int) -> Term:
-    """Return the term of √d, which is shown as "√d" and not as its decimals."""
+    """Return the term of √d. The page of the player shows this number as "√d", not as decimals."""
     return make_number(math.sqrt(d), f"√{d}")
 
 
 def make_terms(make_term: Callable[[Any], Term], numbers: Array) -> Array:
-    """Return an array of terms of the same shape: `make_term` of each number."""
+    """Apply `make_term` to each number, and return an array of terms of the same shape."""
     terms = np.empty(numbers.shape, dtype=object)
     for index, value in np.ndenumerate(numbers):
         terms[index] = make_term(value.item())
@@ -139,7 +139,7 @@ def make_terms(make_term: Callable[[Any], Term], numbers: Array) -> Array:
 
 
 def apply_entrywise(operation: str, *arrays: Array) -> Array:
-    """Return the terms of an operation on each entry of the arrays, which are broadcast."""
+    """Broadcast the arrays, and return the terms that apply the operation entry by entry."""
 
     def apply(*entries: Term) -> Term:
         return Term((operation, *(entry.recipe for entry in entries)))
@@ -162,8 +162,8 @@ class RecipeGroup(NamedTuple):
     """The cells of one step that are calculated by recipes of one form."""
 
     form: Recipe  # the recipe with "" instead of every cell number: ("+", "", "")
-    indices: Array  # (n,), the cells of the step that have this form, counted from 0 within the step
-    inputs: Array  # (n, k), the k cell numbers in the recipe of each of them
+    indices: Array  # (n,), the indices within the step of the n cells that have this form
+    inputs: Array  # (n, k), the k cell numbers in the recipe of each of the n cells
 
 
 def group_by_form(recipes: Sequence[Recipe]) -> list[RecipeGroup]:
@@ -198,7 +198,7 @@ def _remove_cells(recipe: Recipe, cells: list[int]) -> Recipe:
 
 
 def evaluate(form: Recipe, inputs: Iterator[Any]) -> Any:
-    """Return the value of a form. Each "" of the form takes the next input: a number, or an array of numbers.
+    """Return the value of a form. Each "" is replaced by the next input, a number or an array of numbers.
 
     >>> evaluate(("/", ("+", "", ""), ("number", 2.0, "2")), iter([np.array([3.0, 1.0]), 5.0]))
     array([4., 3.])
@@ -217,7 +217,7 @@ def pack_recipes(recipes: Sequence[Recipe]) -> dict[str, Any]:
 
     The result holds the forms, the form of each cell (only if there are several forms) and the cell numbers.
     Recipes of neighbouring cells use neighbouring cells. So each cell number is replaced by its difference
-    from the number at the same position of the previous recipe: most differences have one digit.
+    from the cell number at the same index in the previous recipe. Most of these differences have one digit.
 
     >>> pack_recipes([("+", 5, 9), ("+", 6, 9)])
     {'forms': [('+', '', '')], 'cells': [5, 9, 1, 0]}
@@ -237,7 +237,7 @@ def pack_recipes(recipes: Sequence[Recipe]) -> dict[str, Any]:
 
 
 def _differences(recipes: Sequence[Sequence[int]]) -> list[int]:
-    """Return each cell number minus the last one at the same position of an earlier recipe, or minus 0."""
+    """Return each cell number minus the previous cell number at the same index, or minus 0 at first."""
     previous = [0] * max(len(cells) for cells in recipes)
     differences = []
     for cells in recipes:

@@ -1,4 +1,4 @@
-"""Steps: the lines of the worked example, and how they are printed.
+"""The steps of the worked example, and functions that print them as tables.
 
 A **Step** is one line of the calculation: its name, its equation, its shape, and one recipe for each cell
 (`recipes` explains what a recipe is). `equations` writes the steps without numbers; `worked_example` adds the
@@ -12,7 +12,7 @@ dog    2.000  1.000 -1.000  2.000
 bites -0.159  2.540  1.010  2.000
 man    2.909 -1.416  1.020  1.000
 
-Several small tables are printed next to each other. Such a **table row** is a list of `Placed` steps.
+Several small tables are printed next to each other. Such a **table row** is a list of `PlacedTable`.
 """
 
 import itertools
@@ -26,8 +26,8 @@ from npformer.backend import Array
 from npformer.lessons.recipes import Recipe
 
 GIVEN = "given"  # the equation of a step whose numbers are not calculated
-PLACES = 3  # the number of decimals that are shown of a number that is not rounded
-TABLE_GAP = "   "  # between two matrices or tables on one line
+PLACES = 3  # the number of decimals that are printed if the values are not rounded
+TABLE_GAP = "   "  # the space between two matrices or tables on one line
 
 
 class Step(NamedTuple):
@@ -44,9 +44,9 @@ class Step(NamedTuple):
     titles: tuple[str, ...]  # the title of each matrix, if there are several: "head 1"
     rows: tuple[str, ...]  # the label of each row, if the rows have labels: "dog"
     columns: tuple[str, ...]  # the label of each column, if the columns have labels
-    recipes: tuple[Recipe, ...]  # how each cell is calculated; empty for a given step
+    recipes: tuple[Recipe, ...]  # one recipe for each cell; empty for a given step
     decimals: int | None = None  # the number of decimals that the value was rounded to
-    value: Any = None  # an array, after the calculation
+    value: Any = None  # None before the calculation, then an array
 
     @property
     def size(self) -> int:
@@ -64,7 +64,7 @@ class Step(NamedTuple):
 
 
 class PlacedTable(NamedTuple):
-    """A step in a row of tables. It is not labelled if the table to its left has the same row labels."""
+    """A step in a row of tables, without row labels if the table on the left has the same labels."""
 
     step: Step
     labelled: bool
@@ -86,7 +86,7 @@ def arrange_tables(
 
 
 def _row_layout(step: Step) -> tuple[Any, ...]:
-    """Return what two tables must have in common for their rows to share a line and a label."""
+    """Return the properties in which two neighbouring tables must agree to share one column of row labels."""
     has_column_labels = bool(step.columns)
     has_several_matrices = len(step.matrices) > 1
     return step.rows, has_column_labels, has_several_matrices
@@ -113,7 +113,7 @@ def _longest(texts: Iterable[str]) -> int:
 
 
 def _table_lines(step: Step, labelled: bool) -> list[str]:
-    """Return the name and shape, the equation, and the numbers with the labels of their columns and rows."""
+    """Return the lines of a table: name and shape, equation, column labels, and numbers with row labels."""
     source = f"  [{step.source}]" if step.source else ""
     heading = [f"{step.name}  {step.shape}", f"{step.equation}{source}"]
     header, body = _grid_lines(step)
@@ -127,7 +127,7 @@ def _table_lines(step: Step, labelled: bool) -> list[str]:
 
 
 def row_words(step: Step) -> tuple[str, ...]:
-    """Return the label of each line of the table: "dog/man" if the sentences of a batch have different words.
+    """Return the label of each line of a table: "dog/man" if two sentences have different words there.
 
     The sentences of a batch are printed next to each other, so one line shows a row of each sentence.
     """
@@ -153,7 +153,7 @@ def column_words(step: Step) -> list[tuple[str, ...]]:
 
 
 def _grid_lines(step: Step) -> tuple[list[str], list[str]]:
-    """Return the lines above the numbers, and the lines of numbers; heads are next to each other."""
+    """Return the header lines and the lines of numbers. Matrices of a stack are next to each other."""
     texts = [[[format_number(step, value) for value in row] for row in matrix] for matrix in step.matrices]
     every_text = [*step.columns, *itertools.chain.from_iterable(itertools.chain.from_iterable(texts))]
     width = _longest(every_text)
@@ -173,7 +173,7 @@ def _grid_lines(step: Step) -> tuple[list[str], list[str]]:
 
 
 def format_number(step: Step, value: float) -> str:
-    """Return the text of a number of the step: given numbers in full, others with the step's decimals."""
+    """Return a number as text: a given number in full, a calculated number with the step's decimals."""
     if step.equation == GIVEN:
         text = f"{value:g}"
     else:

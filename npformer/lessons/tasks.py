@@ -1,7 +1,7 @@
 """Tasks that are small enough to train in class: the order of two nouns, numbers in words, and stories.
 
-Each function draws its data from a random generator. The first two tasks return a training set and a test set
-that have nothing in common.
+Each function draws its data with a random generator. The first two tasks return a training set and a test set
+without common examples.
 """
 
 import itertools
@@ -45,10 +45,10 @@ def order_task(
 ) -> tuple[dict[int, Twins], dict[int, Twins]]:
     """Draw sentences whose label depends on the order of the two nouns.
 
-    A sentence is a noun, a verb and a noun; adjectives before the nouns fill it up to its length. Each
-    combination of an animal, a verb and a person occurs in both orders, as a pair of twins. Both twins have
-    the same words, so a model that ignores the order has an accuracy of 50 %. No combination of animal, verb
-    and person in the test set occurs in the training set.
+    A sentence is a noun, a verb and a noun; adjectives before the nouns make the sentence as long as
+    required. Each combination of an animal, a verb and a person occurs in both orders, as a pair of twins.
+    Both twins have the same words, so a model that ignores the order has an accuracy of 50 %. No combination
+    of animal, verb and person in the test set occurs in the training set.
 
     Parameters
     ----------
@@ -93,16 +93,16 @@ def order_task(
 def _draw_twins(combinations: Array, length: int, rng: np.random.Generator) -> Array:
     """Return the ids of pairs of sentences (n, 2, length); the animal comes first in the first sentence.
 
-    `combinations` are numbers of combinations of an animal, a person and a verb.
+    Each number in `combinations` stands for one combination of an animal, a person and a verb.
     """
     n = len(combinations)
     n_words = (len(ANIMALS), len(PEOPLE), len(VERBS))
     animal_index, person_index, verb_index = np.unravel_index(combinations, n_words)
     animal, person, verb = _ids(ANIMALS)[animal_index], _ids(PEOPLE)[person_index], _ids(VERBS)[verb_index]
     adjectives = _ids(ADJECTIVES)[rng.integers(len(ADJECTIVES), size=(n, length))]
-    ids = np.stack([adjectives, adjectives], axis=1)  # (n, 2, length), the other words replace adjectives
+    ids = np.stack([adjectives, adjectives], axis=1)  # (n, 2, length), filled with adjectives first
     row = np.arange(n)
-    first_noun = rng.integers(length - SHORTEST + 1, size=n)  # its position in the sentence
+    first_noun = rng.integers(length - SHORTEST + 1, size=n)  # the position of the first noun
     ids[row, :, first_noun] = np.stack([animal, person], axis=1)
     ids[row, :, first_noun + 1] = verb[:, None]
     ids[row, :, -1] = np.stack([person, animal], axis=1)
@@ -131,7 +131,7 @@ NUMBER_VOCABULARY = build_vocabulary(
     [[*ONES, *TENS[2:], "hundred", "thousand"], "0 1 2 3 4 5 6 7 8 9".split()], special=(PADDING, START, STOP)
 )
 LARGEST = 999_999
-MOST = 100_000  # the largest number of lines; drawing more of a million numbers without repetition is slow
+MOST = 100_000  # the maximum number of lines: drawing more than this without repetition is slow
 SOURCE_LENGTH, TARGET_LENGTH = 9, 8  # the lengths of the longest number, in words and in digits
 
 
@@ -179,9 +179,9 @@ def _in_words(number: int) -> str:
 
 @checked
 def number_task(n_train: Count, n_test: Count, rng: Rng) -> tuple[Lines, Lines]:
-    """Draw different numbers, in words and in digits.
+    """Draw a training set and a test set of different numbers, in words and in digits.
 
-    Numbers of one digit, of two, … of six are drawn equally often, until the short ones are used up.
+    All lengths from one to six digits are equally likely, until all short numbers have been drawn.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def _encode_padded(rows: list[list[str]], length: int) -> Array:
 
 SHE = tuple("Anna Ida Mia Rosa".split())
 HE = tuple("Ben Leo Otto Tom".split())
-WORDS = {  # the names of the placeholders, and their words; placeholders of one line get different words
+WORDS = {  # placeholders and their words; the placeholders in one key get different words
     "name friend": SHE + HE,
     "creature other": "bear cat dog fox goat mouse owl rabbit".split(),
     "place other_place third_place": (
@@ -325,7 +325,7 @@ def _pattern(plot: str, is_girl: bool) -> str:
     """Return the regular expression of a plot.
 
     The first occurrence of a placeholder matches any of its words, as a named group. Later occurrences match
-    the same word. Placeholders of one line of WORDS must match different words.
+    the same word. Placeholders that share a key of WORDS must match different words.
     """
     pattern = re.escape(_add_pronouns(plot, is_girl)).replace(r"\{", "{").replace(r"\}", "}")
     for placeholders, choices in WORDS.items():

@@ -12,7 +12,7 @@ PADDING = "<pad>"
 
 
 def tokenize(sentence: str) -> list[str]:
-    """Split a sentence into lowercase words without punctuation; an apostrophe inside a word is kept.
+    """Split a sentence into lowercase words without punctuation. Apostrophes inside words are kept.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def encode(sentences: Sequence[Sequence[str]], vocabulary: Mapping[str, int]) ->
     Raises
     ------
     ValueError
-        If a word, or a `<pad>` that is needed, is not in the vocabulary.
+        If a word is not in the vocabulary, or if padding is needed and `<pad>` is not in it.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def encode(sentences: Sequence[Sequence[str]], vocabulary: Mapping[str, int]) ->
     T = max((len(row) for row in rows), default=0)
     padded_rows = [[*row, *[PADDING] * (T - len(row))] for row in rows]
     ids = [[_id_of(word, vocabulary) for word in row] for row in padded_rows]
-    return np.array(ids, dtype=np.intp).reshape(len(rows), T)  # (B, T), also if B or T is 0
+    return np.array(ids, dtype=np.intp).reshape(len(rows), T)  # (B, T); `reshape` is needed if B or T is 0
 
 
 def _id_of(word: str, vocabulary: Mapping[str, int]) -> int:

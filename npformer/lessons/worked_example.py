@@ -1,7 +1,8 @@
-"""The worked example: "dog bites man" through one encoder block, backward, and one step of training.
+"""The worked example: forward pass, backward pass and one training step for "dog bites man".
 
-Three tokens, d_model = 4, two heads, d_ff = 6, and weights that are integers and halves: every number can be
-checked with a pencil. The equations are those of "Attention Is All You Need" (Vaswani et al., 2017).
+The example has one encoder block with three tokens, d_model = 4, two heads and d_ff = 6. Its weights are
+integers and halves, so you can check every number with a pencil. The equations are those of "Attention Is All
+You Need" (Vaswani et al., 2017).
 
 An **Example** holds the sentence and every number that the calculation starts from. A **Trace** holds every
 step of the calculation, with its value:
@@ -13,9 +14,9 @@ step of the calculation, with its value:
 >>> trace.named["loss"].equation, trace.named["loss"].value.round(3)
 ('L = ½ Σ (y − target)²', np.float64(5.474))
 
-The modules work together as follows. `equations` writes the steps of an example without its numbers; `steps`
-explains a step. Each step has a recipe for each cell; `recipes` explains recipes. This module evaluates the
-recipes, and so does the page of the player.
+Three other modules explain the parts: `equations` writes the steps of an example without its numbers, `steps`
+explains a step, and `recipes` explains the recipe that each cell of a step has. This module evaluates the
+recipes. The page of the player evaluates the same recipes in JavaScript.
 
 The package, the lessons, the worksheets and the player use the same symbols:
 
@@ -25,11 +26,13 @@ The package, the lessons, the worksheets and the player use the same symbols:
     L   the loss                       mean, centred, variance, std, x_hat   inside a norm
     u, g   in a pre-norm block         u = norm_1(x)   h = x + a   g = norm_2(h)   y = h + f
 
-Step names. A symbol that occurs once in the block is the name of its step: "x", "a", "s", "h", "f", "t", "y".
-The name of any other step begins with its part of the block: "attention.Q", "norm_1.mean", "ffn.z". A
-gradient has a d before its symbol, dh, and a d_ before its step's name: "d_h", "d_ffn.W_1",
-"d_norm_1.gamma", "d_E". A value after the training step has a prime, h′, and its step's name begins with
-new_: "new_E", "new_h", "new_loss".
+Every step has a name. A symbol that occurs once in the block is the name of its step: "x", "a", "s", "h",
+"f", "t", "y". The names of all other steps begin with a part of the block: "attention.Q", "norm_1.mean",
+"ffn.z".
+
+The gradient of h is written dh in equations. Its step has the prefix ``d_``: "d_h", "d_ffn.W_1",
+"d_norm_1.gamma", "d_E". After the training step, the new value of h is written h′ in equations. Its step has
+the prefix ``new_``: "new_E", "new_h", "new_loss".
 """
 
 import itertools
@@ -95,9 +98,9 @@ def worked_example(
     update: str = "sgd",
     learning_rate: float = LEARNING_RATE,
 ) -> Trace:
-    """Calculate an encoder block forward, backward to every parameter, and one step of training.
+    """Calculate the forward pass and the backward pass of an encoder block, and one training step.
 
-    The forward pass follows a second time, with the parameters after the training step.
+    After the training step, the forward pass is calculated again with the new parameters.
 
     Parameters
     ----------
@@ -105,7 +108,7 @@ def worked_example(
         The sentence and its numbers; "dog bites man" if omitted.
     decimals : int from 1 to 8, optional
         Round every step to this number of decimals before the next step uses it, as in a calculation by
-        hand. `drift` returns the error that this causes. Steps are not rounded if omitted.
+        hand. `drift` returns the error that rounding causes. By default, steps are not rounded.
     update : "sgd" or "adam"
         The training step: gradient descent, or the first step of Adam.
     learning_rate : float
@@ -119,8 +122,8 @@ def worked_example(
     Raises
     ------
     ValueError
-        If arrays of the example do not fit each other, or if the block has attention biases or positions
-        other than sinusoids. The trace does not show these.
+        If the shapes of the example's arrays do not fit each other, or if the block has attention biases or
+        positions other than sinusoids, which the trace does not show.
 
     Examples
     --------
@@ -145,7 +148,7 @@ def worked_example(
 
 
 def drift(trace: Trace) -> dict[str, float]:
-    """Return the largest rounding error of each step: the difference from the same step without rounding.
+    """Return the rounding error of each step: its largest difference from the step without rounding.
 
     Parameters
     ----------
@@ -173,7 +176,7 @@ def drift(trace: Trace) -> dict[str, float]:
 
 
 def _check_block(example: Example) -> None:
-    """Reject a block that the equations do not describe: its trace would show wrong numbers."""
+    """Reject a block that the equations do not describe, because the trace would show wrong numbers."""
     if example.config.positions != "sinusoidal":
         found = example.config.positions
         raise ValueError(f"worked_example: config.positions is {found!r}; the trace shows 'sinusoidal' only")
@@ -183,7 +186,7 @@ def _check_block(example: Example) -> None:
 
 
 def make_plan(example: Example, update: str) -> Plan:
-    """Return everything of an example except its numbers; `equations` explains a plan."""
+    """Return the plan of an example. The module `equations` explains plans."""
     return Plan(
         tokens=tuple(example.tokens),
         vocabulary=tuple(example.vocabulary),
@@ -198,7 +201,7 @@ def make_plan(example: Example, update: str) -> Plan:
 
 @lru_cache(maxsize=64)
 def _group_recipes(plan: Plan) -> tuple[list[RecipeGroup], ...]:
-    """Return the recipes of each step, grouped for evaluation; a given step has none."""
+    """Return the recipes of each step, grouped for evaluation. A given step has no recipes."""
     return tuple(group_by_form(step.recipes) for step in make_steps(plan))
 
 
@@ -216,7 +219,7 @@ def _calculate(
     plan = make_plan(example, update)
     given = {"E": example.embedding.E, "target": example.target, "eta": np.array(learning_rate)}
     given |= dict(leaves(example.block))
-    numbers = np.empty(sum(step.size for step in make_steps(plan)))  # the number of every cell
+    numbers = np.empty(sum(step.size for step in make_steps(plan)))  # the numbers of all cells of all steps
     first = 0
     steps: list[Step] = []
     for step, recipe_groups in zip(make_steps(plan), _group_recipes(plan), strict=True):
@@ -235,7 +238,7 @@ def _calculate(
 
 
 def _given_value(step: Step, given: dict[str, Array]) -> Array:
-    """Return the value of a given step. Adam's m, v and k are not in the example: they start at zero."""
+    """Return the value of a given step. Adam's m, v and k are not in the example: they are zero at first."""
     value = given.get(step.name, np.zeros(step.shape))
     if value.shape != step.shape:
         expected = f"({', '.join(step.axes)}) = {step.shape}"
@@ -244,13 +247,13 @@ def _given_value(step: Step, given: dict[str, Array]) -> Array:
 
 
 def values(example: Example, last: str, decimals: int | None = None) -> dict[str, Array]:
-    """Return the values of the steps up to `last`, by name: faster than a whole trace."""
+    """Return the values of the steps up to `last`, by name. This is faster than a whole trace."""
     return {step.name: step.value for step in _calculate(example, decimals, last=last)}
 
 
 def _fill(cells: Array, recipe_groups: list[RecipeGroup], numbers: Array) -> None:
     """Calculate the cells of one step from the numbers of earlier cells."""
-    with np.errstate(all="ignore"):  # numbers that a user chose may overflow; then the trace shows NaN
+    with np.errstate(all="ignore"):  # no warning: if a user's numbers overflow, the trace shows NaN
         for form, indices, inputs in recipe_groups:
             columns = iter(numbers[inputs].T)
             cells[indices] = evaluate(form, columns)
@@ -260,7 +263,8 @@ def round_half_away(value: Array, decimals: int) -> Array:
     """Round as people do on paper: a half goes away from zero (0.0625 to 0.063, -0.0625 to -0.063).
 
     NumPy rounds a half to the even neighbour. Also, 0.841 / 2 is 0.4205 on paper, but a little less in
-    binary. So a millionth of the last kept digit is added before rounding. It decides only such cases.
+    binary. So a millionth of a unit in the last kept digit is added before rounding. This addition changes
+    only results that are as close to a half as these.
 
     >>> round_half_away(np.array([0.841 / 2, -0.0625, 1.0004]), 3)
     array([ 0.421, -0.063,  1.   ])
@@ -353,7 +357,7 @@ VARIANTS: dict[str, Callable[[Example], Example]] = {
 
 
 def apply_variants(example: Example, variants: Sequence[str]) -> Example:
-    """Return the example with a changed block: the variants, keys of VARIANTS, are applied in order.
+    """Apply variants, which are keys of VARIANTS, to an example in order, and return the new example.
 
     >>> apply_variants(dog_bites_man(), ["pre-norm", "one-head"]).config.norm
     'pre'
@@ -369,13 +373,13 @@ def _row(numbers: str) -> Array:
 
 
 def _rows(numbers: str) -> Array:
-    """Return the matrix of a text: rows are separated by "|", numbers by spaces."""
+    """Convert a text to a matrix: "|" separates the rows, and spaces separate the numbers."""
     return np.array([[float(number) for number in row.split()] for row in numbers.split("|")])
 
 
 # The trace as text
 
-WIDTH = 100  # characters of a line
+WIDTH = 100  # the maximum number of characters in a line
 
 
 def _text_lines(trace: Trace) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Changes to the Transformer since 2017. RoPE and ALiBi are in positional.py."""
+"""Parts of newer Transformers that the paper of 2017 does not have. RoPE and ALiBi are in positional.py."""
 
 from npformer.modern.byte_pairs import BytePairs, train_byte_pairs
 from npformer.modern.causal_lm import (

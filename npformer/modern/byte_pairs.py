@@ -26,7 +26,7 @@ class BytePairs(NamedTuple):
 
     @property
     def pieces(self) -> list[bytes]:
-        """The bytes of each token, by id. The two parts of a token have smaller ids than the token."""
+        """The bytes of each token, by id. A merged token has a larger id than each of its two parts."""
         pieces = [bytes([byte]) for byte in range(BYTES)]
         for i, (a, b) in enumerate(self.merges):
             pieces.append(join_pieces("BytePairs", (a, b), pieces, f"merges[{i}]"))
@@ -120,14 +120,15 @@ def train_byte_pairs(text: str | bytes, n_merges: Length) -> BytePairs:
 
 
 def _merge_pair(ids: Array, a: int, b: int, new_id: int) -> Array:
-    """Replace each pair (a, b) by new_id, from left to right. If a = b, only the first two of a a a merge.
+    """Replace each pair (a, b) by new_id, from left to right: if a = b, (a, a, a) becomes (new_id, a).
 
     Changes ids (N,) in place.
     """
     starts = np.flatnonzero((ids[:-1] == a) & (ids[1:] == b))  # the positions where the pair starts
-    # If a = b, pairs overlap: they start at positions p, p + 1, p + 2, … Only every second one can merge.
-    run_number = np.cumsum(np.diff(starts, prepend=-2) != 1)  # of each start: 1, 1, 2, …
-    first_of_run = np.flatnonzero(np.diff(run_number, prepend=0))  # as an index into starts
+    # If a = b, a run of pairs overlaps: the pairs start at p, p + 1, p + 2, … Only every second pair can
+    # merge.
+    run_number = np.cumsum(np.diff(starts, prepend=-2) != 1)  # 1, 1, 2, …: the run of each start
+    first_of_run = np.flatnonzero(np.diff(run_number, prepend=0))  # the index of each run's first start
     index_in_run = np.arange(len(starts)) - first_of_run[run_number - 1]
     starts = starts[index_in_run % 2 == 0]
     ids[starts] = new_id
@@ -139,7 +140,7 @@ def merge_pairs(ids: Iterable[int], find_merge: Callable[[int, int], tuple[float
 
     ``find_merge(a, b)`` returns the rank of a pair and the id of the merged token, or None. Of several pairs
     with the same rank, the leftmost is merged first. The tokens form a linked list, and a heap contains the
-    pairs. So n ids take about n log n steps.
+    pairs. So the time for n ids is O(n log n).
     """
     tokens: list[int] = list(ids)
     left = list(range(-1, len(tokens) - 1))  # the position of each token's left neighbour
@@ -159,7 +160,7 @@ def merge_pairs(ids: Iterable[int], find_merge: Callable[[int, int], tuple[float
     while heap:
         _, i, a, b, merged = heappop(heap)
         j = right[i]
-        is_current = j < len(tokens) and (tokens[i], tokens[j]) == (a, b)  # No other merge has changed them.
+        is_current = j < len(tokens) and (tokens[i], tokens[j]) == (a, b)  # Merges may have changed the pair.
         if is_current:
             _merge_tokens(tokens, left, right, i, merged)
             push_pair(left[i])

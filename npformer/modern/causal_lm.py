@@ -1,7 +1,7 @@
 """A causal language model in the style of Llama: RMSNorm, RoPE, grouped-query attention and a gated FFN.
 
-In a backward, ``# from y = h + f`` means that the line differentiates this forward equation. In the shapes of
-this module, B is the batch: the leading axes of the ids.
+In a backward function, the comment ``# from y = h + f`` means that the line differentiates this forward
+equation. In shapes, B stands for the leading axes of the ids, usually one batch axis.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -110,7 +110,7 @@ class CausalLMConfig(NamedTuple):
     max_length : int
         The maximum number of positions.
     tied : bool
-        True uses the embedding matrix for the logits too. False gives the logits their own matrix.
+        If True, the embedding matrix also computes the logits. If False, the logits have a separate matrix.
     rope_layout : "interleaved" or "halves"
         RoPE rotates pairs of neighbouring columns, or pairs of the columns i and i + d_k/2.
     """
@@ -257,9 +257,9 @@ def causal_lm_forward(
 
 
 def causal_lm_backward(dlogits: Float[Array, "... T vocab_size"], cache: CausalLMCache) -> CausalLMParams:
-    """Apply the backward of each line of the forward, from the last line to the first.
+    """Apply the backward function of each line of the forward pass, from the last line to the first.
 
-    A tied E is used twice, so its gradient is the sum of two gradients.
+    If E is tied, the forward pass uses E twice, so dE is the sum of two gradients.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def causal_block_forward(
 def causal_block_backward(dy: Array, cache: CausalBlockCache) -> tuple[Array, CausalBlockParams]:
     """Return dx (..., T, d_model) and the gradients of the block's parameters.
 
-    The gradient of a sum is the gradient of each of its two terms.
+    A sum such as h + f passes its gradient on to both terms without a change.
     """
     dm, dffn = gated_ffn_backward(dy, cache.ffn)  # from f = FFN(m)
     through_ffn, dnorm_2 = rms_norm_backward(dm, cache.norm_2)  # from m = RMSNorm(h)
@@ -326,7 +326,7 @@ def causal_block_backward(dy: Array, cache: CausalBlockCache) -> tuple[Array, Ca
 
 
 def logits_forward(y: Array, params: CausalLMParams) -> tuple[Array, Any]:
-    """Compute y Eᵀ, or y head if the model is not tied: (..., T, d_model) -> (..., T, vocab_size)."""
+    """Compute y Eᵀ, or `y @ params.head` in an untied model: (..., T, d_model) -> (..., T, vocab_size)."""
     if params.head is None:
         return tied_logits_forward(y, params.embedding)
     return linear_forward(y, params.head)

@@ -1,6 +1,7 @@
-"""The gated feed-forward network and its activation functions, each forward directly above its backward.
+"""The gated feed-forward network and its activation functions.
 
-In a backward, ``# from up = x W_up`` means that the line differentiates this forward equation.
+Each forward function is directly above its backward function. In a backward function, the comment
+``# from up = x W_up`` means that the line differentiates this forward equation.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -78,8 +79,8 @@ class SiLUCache(NamedTuple):
 def silu_forward(z: Float[Array, "..."]) -> tuple[Float[Array, "..."], SiLUCache]:
     """y = z σ(z), with σ(z) = 1 / (1 + exp(-z)), for each entry.
 
-    Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016, gave it the name SiLU. Ramachandran et al.,
-    "Searching for Activation Functions", 2017, call it Swish.
+    Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016, gave this function the name SiLU. Ramachandran
+    et al., "Searching for Activation Functions", 2017, call it Swish.
 
     Parameters
     ----------
@@ -146,20 +147,20 @@ class GatedFFNCache(NamedTuple):
     gate: Float[Array, "... d_ff"]  # activation(x W_gate), the factor of each hidden unit
     up: Float[Array, "... d_ff"]  # x W_up
     activation: Any  # the cache of the activation function
-    name: str  # of the activation function
+    name: str  # the name of the activation function
     params: GatedFFNParams
 
     @property
     def hidden(self) -> Array:
-        """gate · up, the input of W_down: (..., d_ff). It is recomputed to save memory."""
+        """gate · up: (..., d_ff), the input of W_down. The product is recomputed to save memory."""
         return self.gate * self.up
 
 
 def init_gated_ffn(d_model: Size, d_ff: Size, rng: Rng, *, dtype: DType = np.float64) -> GatedFFNParams:
     """Draw the three weights uniformly from ±√(6 / (d_in + d_out)).
 
-    Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010. With
-    two thirds of the hidden units, it has as many weights as the network of ``init_ffn``.
+    Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010. A
+    gated network has as many weights as a network of ``init_ffn`` with 1.5 times as many hidden units.
 
     Parameters
     ----------
@@ -226,8 +227,8 @@ def gated_ffn_backward(
 ) -> tuple[Float[Array, "... d_model"], GatedFFNParams]:
     """dup = dhidden · gate, dgate = dhidden · up, where dhidden = dy W_downᵀ.
 
-    The gradient of each factor of a product is multiplied by the other factor. The forward uses x twice, with
-    W_gate and with W_up, so dx is the sum of two gradients.
+    The gradient of each factor of a product is multiplied by the other factor. The forward pass uses x twice,
+    with W_gate and with W_up, so dx is the sum of two gradients.
 
     Parameters
     ----------

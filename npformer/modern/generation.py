@@ -1,6 +1,6 @@
 """Text generation with a causal model, token by token, with a KV cache.
 
-In the shapes of this module, B is the batch: the leading axes of the ids.
+In shapes, B stands for the leading axes of the ids, usually one batch axis.
 """
 
 from typing import Annotated, Any
@@ -102,7 +102,7 @@ def generate(
     stop_id : int, optional
         The id that ends a row. All later new ids of this row are stop_id too.
     rng : numpy.random.Generator, optional
-        It is needed unless temperature is 0.
+        Draws the tokens. It may be omitted only if temperature is 0.
     padding_id : int, optional
         The id of the padding token in the prompts. The new tokens of a row directly follow its prompt, and
         the padding follows the new tokens.
@@ -115,8 +115,8 @@ def generate(
     Raises
     ------
     ValueError
-        If the logits contain NaN or infinity. The message names a parameter that does. This is checked for
-        NumPy arrays only.
+        If the logits contain NaN or infinity. The message names a parameter that contains such a value. Only
+        NumPy arrays are checked.
 
     Examples
     --------
@@ -131,13 +131,13 @@ def generate(
     ids, is_new, first, last = _add_room(ids, max_new_tokens, padding_id, filler)
     caches = [empty_cache(block.attention, ids, config) for block in params.blocks]
     is_finished = xp.zeros(ids.shape[:-1], bool)  # (B,)
-    n_cached = 0  # positions whose keys and values are in the caches
+    n_cached = 0  # the number of positions whose keys and values are in the caches
     for t in range(first, last):
         logits, caches = next_logits(ids[..., n_cached:t], caches, params, config)  # (B, vocab_size)
         n_cached = t
         check_logits("generate", logits, params)
         new_ids = sample_ids(logits, temperature, top_k, top_p, rng)  # (B,)
-        is_written = is_new[..., t] & ~is_finished  # Other rows keep their prompt, padding or stop_id.
+        is_written = is_new[..., t] & ~is_finished  # A row where this is False keeps its old id.
         ids[..., t] = xp.where(is_written, new_ids, ids[..., t])
         if stop_id is not None:
             is_finished = is_finished | (is_written & (new_ids == stop_id))
@@ -155,7 +155,7 @@ def _add_room(ids: Array, n_new: int, padding_id: int | None, filler: int) -> tu
     xp = array_module(ids)
     *leading, T = ids.shape
     first = last_prompt_end = T
-    lengths = xp.full((*leading, 1), T, dtype=np.int64)  # (B, 1), of the prompts without padding
+    lengths = xp.full((*leading, 1), T, dtype=np.int64)  # (B, 1), the lengths of the prompts without padding
     if padding_id is not None and ids.size > 0:
         lengths = (ids != padding_id).sum(axis=-1)[..., None]
         first, last_prompt_end = int(lengths.min()), int(lengths.max())
@@ -182,7 +182,7 @@ def sample_ids(
         max_tokens = p.shape[-1] if top_k is None else top_k
         min_share = 1.0 if top_p is None else float(top_p)
         smallest_allowed = smallest_allowed_probability(p, max_tokens, min_share)  # (B, 1)
-        p = p * (p >= smallest_allowed)  # The probability of all other tokens becomes 0.
+        p = p * (p >= smallest_allowed)  # Tokens that are not allowed get probability 0.
     # Inverse transform sampling: draw a number below the total, and take the first token whose cumulative
     # sum is above it.
     xp = array_module(p)
@@ -195,7 +195,7 @@ def sample_ids(
 def _tempered_probabilities(logits: Array, temperature: float) -> Array:
     """Compute softmax(logits / temperature) for temperature > 0: (B, vocab_size)."""
     tiny = float(np.finfo(logits.dtype).tiny)
-    temperature = max(float(temperature), tiny)  # A smaller temperature would be 0 in float32.
+    temperature = max(float(temperature), tiny)  # A smaller temperature could become 0 in this dtype.
     # The largest shifted logit is 0, so the division cannot overflow to +inf.
     shifted = logits - logits.max(axis=-1, keepdims=True)
     p, _ = softmax_forward(shifted / temperature)
@@ -251,7 +251,7 @@ def next_through_block(
     rope: RoPERotation,
     mask: Array | None,
 ) -> tuple[Array, KVCache]:
-    """Do the same as ``causal_block_forward`` for n more tokens, x (B, n, d_model)."""
+    """Apply a block to n more tokens x (B, n, d_model), with the keys and values of earlier tokens cached."""
     n, _ = rms_norm_forward(x, params.norm_1, eps=config.eps)
     a, cache = attend_with_cache(n, cache, params.attention, config.n_heads, rope, mask)
     h = x + a

@@ -1,7 +1,7 @@
 """Root mean square normalization over the feature axis, forward and backward.
 
-In the backward, ``# from y = gamma x̂: (d_model,)`` means that the line differentiates this forward equation,
-and that its result has the shape (d_model,).
+In the backward function, the comment ``# from y = gamma x̂: (d_model,)`` means that the line differentiates
+this forward equation, and that the result has the shape (d_model,).
 """
 
 from typing import NamedTuple

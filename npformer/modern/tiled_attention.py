@@ -1,7 +1,7 @@
 """Attention in tiles, forward and backward: the same result, without a T × T array in memory.
 
-In the backward, ``# from y = w v`` means that the line differentiates this forward equation. A row is a
-query, and a column is a key.
+In the backward function, the comment ``# from y = w v`` means that the line differentiates this forward
+equation. In a matrix of scores, each row belongs to a query and each column to a key.
 """
 
 import math
@@ -50,7 +50,7 @@ def tiled_attention_forward(
     causal : bool
         True applies ``causal_mask(T_q, T_k)``.
     tile : int
-        The number of keys in a tile. A tile has twice as many queries.
+        The number of keys in a tile. The number of queries in a tile is 2 · tile.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def tiled_attention_forward(
     y = xp.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)  # (..., T_q, d_v)
     largest = xp.full((*q.shape[:-1], 1), float(np.finfo(q.dtype).min), q.dtype)  # (..., T_q, 1)
     total = xp.zeros_like(largest)  # (..., T_q, 1)
-    for rows in _slices(q.shape[-2], 2 * tile):  # Twice as many queries as keys halve the number of steps.
+    for rows in _slices(q.shape[-2], 2 * tile):  # Twice as many queries as keys: half as many steps.
         # These are views, so _add_tile updates the whole arrays: (..., 2 tile, ·)
         results = largest[..., rows, :], total[..., rows, :], y[..., rows, :]
         for columns in _slices(k.shape[-2], tile):
@@ -79,7 +79,8 @@ def tiled_attention_forward(
             if scores is None:
                 break
             _add_tile(scores, v[..., columns, :], *results)
-    # The largest score contributes exp(0) = 1, so a total is at least 1. Only a row without keys has 0.
+    # The largest score contributes exp(0) = 1, so each total is at least 1. A row without keys has total 0,
+    # which becomes 1 to avoid 0 / 0.
     total = xp.maximum(total, 1)
     y /= total
     return y, TiledAttentionCache(q, k, v, y.copy(), largest, total, causal, tile)
@@ -92,7 +93,7 @@ def tiled_attention_backward(
 
     Dao et al., "FlashAttention", 2022, algorithm 4. The weights w are recomputed. The sum Σ dw w runs over a
     whole row, which no tile contains, so Σ dy y replaces it. dy is divided by total once, instead of each w.
-    This gives the same gradients, because they are linear in dy.
+    The gradients are the same, because they are linear in dy.
 
     Parameters
     ----------
@@ -118,15 +119,15 @@ def tiled_attention_backward(
     scaled_q, dy = xp.ascontiguousarray(q * scale), xp.ascontiguousarray(dy / total)
     dq, dk, dv = xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)
     sum_dw_w = (dy * y).sum(axis=-1, keepdims=True)  # Σ dw w = Σ dy y: (..., T_q, 1)
-    for rows in _slices(q.shape[-2], 2 * tile):  # the tiles of the forward, so the scores are the same bits
+    for rows in _slices(q.shape[-2], 2 * tile):  # the tiles of the forward pass, for identical scores
         for columns in _slices(k.shape[-2], tile):
-            w = _tile_of_scores(scaled_q, k, rows, columns, causal)  # (..., 2 tile, tile), still the scores
+            w = _tile_of_scores(scaled_q, k, rows, columns, causal)  # (..., 2 tile, tile), first the scores
             if w is None:
                 break
             w -= largest[..., rows, :]
-            xp.exp(w, out=w)  # now the weights times total
+            xp.exp(w, out=w)  # then the weights times total
             dv[..., columns, :] += w.swapaxes(-1, -2) @ dy[..., rows, :]  # from y = w v
-            ds = dy[..., rows, :] @ v[..., columns, :].swapaxes(-1, -2)  # dw, from y = w v
+            ds = dy[..., rows, :] @ v[..., columns, :].swapaxes(-1, -2)  # first dw, from y = w v
             ds -= sum_dw_w[..., rows, :]  # from w = softmax(scores)
             ds *= w  # from w = softmax(scores)
             dq[..., rows, :] += ds @ k[..., columns, :]  # from scores = q kᵀ/√d_k

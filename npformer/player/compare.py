@@ -1,11 +1,12 @@
-"""Find the first station at which a block differs from the worked example: by values, or by probes.
+"""Find the first step at which a block differs from the worked example, by values or by probes.
 
-If a block returns what it calculated on the way, its values are compared with the steps of the same names.
+A **station** is a step of the worked example. If a block returns its intermediate values, they are compared
+with the stations of the same names.
 
 If a block returns only its output, it is called with **probes**. A probe is an input and parameters that
-leave only some parts of the block active: weights of 0 switch a part off, equal keys make the attention
-weights equal, and a single token has only one key. Each probe tests one more station, that is a step of the
-worked example. The first probe whose output is wrong names the station that differs.
+leave only some parts of the block active: weights of 0 switch a sub-layer off, equal keys make the attention
+weights equal, and a single token has only one key. Each probe tests one more station. So the first probe with
+a wrong output shows which station differs.
 """
 
 import math
@@ -29,9 +30,9 @@ Block = Callable[..., Any]
 
 
 class Comparison(NamedTuple):
-    """The first station that differs; true if no station differs. `reveal()` shows the two numbers."""
+    """The result of `compare`, which is true if no station differs. `reveal()` shows both numbers."""
 
-    station: str = ""  # the name of the step; empty if everything agrees
+    station: str = ""  # the first station that differs; empty if all stations agree
     place: tuple[int, ...] = ()  # the index of the first wrong cell, if values were compared
     expected: float = math.nan
     received: float = math.nan
@@ -90,7 +91,7 @@ class Comparison(NamedTuple):
 
     @property
     def _has_cell(self) -> bool:
-        """Whether numbers of a cell were compared."""
+        """Whether the comparison has an expected and a received number."""
         return not math.isnan(self.expected)
 
 
@@ -100,31 +101,33 @@ def compare(
     *,
     tolerance: float | None = None,
 ) -> Comparison:
-    """Compare a block, or values that it calculated, with the worked example: find the first difference.
+    """Compare a block, or the values that a block calculated, with the worked example.
 
     Parameters
     ----------
     mine : function, pair of functions, or dict of arrays
-        - A function mine(x, params, config) that returns y, or (y, values). Values are a dict or NamedTuple
-          with names of the worked example: "Q", "scores", "norm_1.x_hat", "z" …
-        - A pair (forward, backward). Here forward returns (y, cache), and backward(dy, cache) returns
-          (dx, grads). grads has the field names of params.
+        - A function mine(x, params, config) that returns y, or (y, values). `values` is a dict or NamedTuple
+          whose keys are names of the worked example: "Q", "scores", "norm_1.x_hat", "z" …
+        - A pair (forward, backward). `forward` returns (y, cache), and `backward(dy, cache)` returns
+          (dx, grads). `grads` has the field names of `params`.
         - A dict of values by name.
     reference : Trace or dict of arrays, optional
         The correct values: a trace, or a dict of arrays in order, such as the stored activations of a model's
-        layers. The worked example if omitted.
+        layers. By default, the worked example.
     tolerance : float, optional
-        The allowed error, relative to the largest number of a station; 1e-6 if omitted, 1e-4 for float32.
+        The allowed error, relative to the largest number of a station. The default is 1e-6, or 1e-4 for
+        float32.
 
     Returns
     -------
     comparison : Comparison
-        True if everything agrees. It prints the first station that differs; a notebook also shows the player.
+        True if all stations agree. A printed comparison names the first station that differs; a notebook also
+        shows the player.
 
     Raises
     ------
     ValueError
-        If the reference does not have a name of `mine`, or if two of its stations have that name.
+        If `mine` contains a name that no station of the reference has, or that several stations have.
 
     Examples
     --------
@@ -177,7 +180,7 @@ def _reference_values(reference: Any) -> dict[str, Array]:
 
 
 def _named_values(inner: Any, trace: Trace) -> dict[str, Array]:
-    """Return the arrays that a block returned next to its output, if their names are names of stations."""
+    """Return the arrays that a block returned in addition to its output, by name. Ignore unknown names."""
     if isinstance(inner, Mapping):
         values = dict(inner)
     elif hasattr(inner, "_asdict"):
@@ -209,7 +212,7 @@ def _compare_by_name(
 
 
 def _join_sentences(value: Array, expected: Array) -> Array:
-    """Remove the batch axis of a value: in the worked example, the sentences of a batch follow each other."""
+    """Join the sentences of a batch along the rows, because the worked example has no batch axis."""
     extra_axes = value.ndim - expected.ndim
     if extra_axes > 0 and value.shape[extra_axes + 1 :] == expected.shape[1:]:
         return value.reshape(-1, *expected.shape[1:])
@@ -231,12 +234,12 @@ def _first_difference(
 
 
 def _is_wrong(value: Array, expected: Array, tolerance: float) -> Array:
-    """Return which cells are wrong. If a score is masked (−∞), every very negative number is correct."""
+    """Return which cells are wrong. For a masked score (−∞), any number below -1e8 is correct."""
     is_masked = np.isneginf(expected)
     expected = np.where(is_masked, 0, expected)
     allowed = tolerance * max(float(np.abs(expected).max(initial=0)), 1e-300)
     is_very_negative = value < -1e8
-    is_close = np.abs(value - expected) <= allowed  # false for NaN
+    is_close = np.abs(value - expected) <= allowed  # False for NaN, so NaN is wrong
     return np.where(is_masked, ~is_very_negative, ~is_close)
 
 
@@ -275,8 +278,8 @@ def _tolerance_for(value: Array, tolerance: float | None) -> float:
 
 # Comparing by probes
 
-T, D, HEADS, FF = 5, 6, 3, 13  # different sizes, so that swapped axes are found; some probes need FF > 2 D
-LARGE = 1e12  # so large that the norm of x + LARGE · a equals the norm of a, but for rounding
+T, D, HEADS, FF = 5, 6, 3, 13  # all different, to find swapped axes; some probes need FF > 2 D
+LARGE = 1e12  # norm(x + LARGE · a) = norm(a), up to rounding errors
 Arrays = Sequence[Array]
 
 
@@ -284,7 +287,7 @@ class _Probe(NamedTuple):
     """A call of the block that tests one station.
 
     Without a second call, the output must equal the output of `encoder_block_forward`. With a second call,
-    the outputs of both calls are compared. They must be equal, or different if `must_differ`.
+    the outputs of both calls must be equal, or different if `must_differ` is True.
     """
 
     station: str
@@ -328,8 +331,8 @@ def _random_ffn(normal: Callable[..., Array]) -> list[Array]:
 def _norm_probes(normal: Callable[..., Array]) -> Iterator[_Probe]:
     """Yield probes of the residuals and of both norms.
 
-    The sub-layers are off in most of them. The output of the first norm is visible only through the second
-    norm, which rescales it. So probes of the first norm compare directions.
+    In most of these probes, the sub-layers have zero weights. The second norm rescales the output of the
+    first norm. So probes of the first norm compare only the directions of rows.
     """
     unscaled_x, gamma, beta = normal((T, D)), normal(D), normal(D)
     x = 30 * unscaled_x
@@ -347,13 +350,14 @@ def _norm_place_probes(x: Array, gamma: Array, beta: Array) -> Iterator[_Probe]:
     off = _make_block()
     with_norm_1 = _make_block(norm_1=(gamma, beta))
     with_norm_2 = _make_block(norm_2=(gamma, beta))
-    yield _Probe("h", x, off, second_call=(x, off), must_differ=True)  # compared with x: see `_other_output`
+    # The second call is equal to the first, so `_other_output` compares the output with x.
+    yield _Probe("h", x, off, second_call=(x, off), must_differ=True)
     yield _Probe("y", x, off, second_call=(x, with_norm_2), must_differ=True)
     yield _Probe("t", x, off, second_call=(x, with_norm_1), must_differ=True)
 
 
 def _norm_mean_probes(x: Array, shifted_x: Array, gamma: Array) -> Iterator[_Probe]:
-    """Yield probes that add a number to each row, which must not change the output."""
+    """Yield probes that add a constant to each row. A norm that subtracts the mean gives the same output."""
     ones, zeros = np.ones(D), np.zeros(D)
     with_gamma = _make_block(norm_1=(gamma, zeros))
     yield _Probe("norm_1.mean", x, with_gamma, second_call=(shifted_x, with_gamma), only_direction=True)
@@ -385,13 +389,14 @@ def _second_norm_probes(x: Array, gamma: Array, beta: Array) -> Iterator[_Probe]
 def _ffn_probes(normal: Callable[..., Array]) -> Iterator[_Probe]:
     """Yield probes of the feed-forward network.
 
-    ReLU(z) - ReLU(-z) = z. So with W_1 = [B, -B] and W_2 = [A, -A]ᵀ, a wrong activation changes the output by
-    a factor at most. With a LARGE A, the sum is the network's output alone, and the norm removes the factor.
+    ReLU(z) - ReLU(-z) = z, so with W_1 = [B, -B] and W_2 = [A, -A]ᵀ and b_1 = [c, -c] the network computes (x
+    B + c) A. A wrong activation can only multiply this result by a factor. With a LARGE A, the residual x
+    vanishes in rounding, and the norm removes the factor.
     """
     A, B, c = LARGE * normal((D, D)), normal((D, D)), normal(D)
-    x = _direction(normal((T, D))) * np.sqrt(D)  # mean 0 and variance 1: a norm does not change it
+    x = _direction(normal((T, D))) * np.sqrt(D)  # rows with mean 0 and variance 1, which norms do not change
     zeros, eye = np.zeros(D), np.eye(D)
-    unused = np.zeros((D, FF - 2 * D))  # the hidden units that are left over
+    unused = np.zeros((D, FF - 2 * D))  # the weights of hidden units that the probe does not use
 
     def make_linear_block(B: Array, c: Array, A: Array, b_2: Array) -> EncoderBlockParams:
         W_1 = np.hstack([B, -B, unused])
@@ -416,13 +421,15 @@ def _attention_probes(normal: Callable[..., Array]) -> Iterator[_Probe]:
     full = _make_block((W_Q, W_K, W_V, W_O))
     without_W_Q = _make_block((eye, W_K, W_V, W_O))
     without_W_K = _make_block((W_Q, eye, W_V, W_O))
-    # With a single token, the weight of its only key is 1, or a wrong factor.
+    # A single token has only one key. Its attention weight is 1; a wrong weight would be a factor, which the
+    # norm removes.
     yield _Probe("attention.V", equal_sums[:1], _make_block((all_ones, all_ones, LARGE * W_V, eye)))
     yield _Probe("a", equal_sums[:1], _make_block((all_ones, all_ones, W_V, LARGE * W_O)))
-    # With equal values, only the sum of the weights matters; with scores of 0, only the heads.
+    # First probe: all values are equal, so only the sum of the weights matters. Second probe: all scores are
+    # 0, so only the split into heads matters.
     yield _Probe("attention.weights", equal_sums, _make_block((W_Q, W_K, all_ones, diagonal)))
     yield _Probe("attention.heads", x, _make_block((zero, zero, W_V, W_O)))
-    # Queries and keys, first without their weights and then with them.
+    # Test queries and keys, first with identity matrices as W_Q and W_K, then with random ones.
     yield _Probe("attention.scores", x, _make_block((eye, eye, W_V, W_O)))
     yield _Probe("attention.Q", x, full, second_call=(x, without_W_Q), must_differ=True)
     yield _Probe("attention.K", x, full, second_call=(x, without_W_K), must_differ=True)
@@ -463,7 +470,7 @@ def _probes_for(forward: Block, trace: Trace) -> list[_Probe]:
 
 
 def _takes_mask(forward: Block) -> bool:
-    import inspect  # here, because it takes a fifth of the import time of the whole package
+    import inspect  # slow: a fifth of the time of `import npformer`
 
     return "mask" in inspect.signature(forward).parameters
 
@@ -485,7 +492,7 @@ def _call_on_example(forward: Block, trace: Trace) -> Any:
 
 
 def _output_of(returned: Any) -> Array:
-    """Return the output, if a block returned the output alone or a tuple that begins with it."""
+    """Return the output of a block that returned the output, or a tuple whose first item is the output."""
     return np.asarray(returned[0] if isinstance(returned, tuple) else returned)
 
 
@@ -506,13 +513,13 @@ def _find_failure(forward: Block, probe: _Probe, config: TransformerConfig, tole
 
 
 def _other_output(forward: Block, probe: _Probe, config: TransformerConfig) -> tuple[Array, str]:
-    """Return the array that the output is compared with, and the message if the comparison fails."""
+    """Return an array to compare the block's output with, and the message for a failed comparison."""
     if probe.second_call is None:
         expected = encoder_block_forward(probe.x, probe.params, config, mask=probe.mask)[0]
         return expected, "the first input that gives another output isolates it"
     x, params = probe.second_call
     if x is probe.x and params is probe.params:
-        # A second call with the same arguments is not made: the output is compared with x.
+        # The second call would repeat the first call. Such a probe compares the output with x instead.
         return x, "with both sub-layers off, x comes out as it went in: where do the norms stand?"
     y = _output_of(forward(x.copy(), params, config))
     if probe.must_differ:
@@ -521,7 +528,7 @@ def _other_output(forward: Block, probe: _Probe, config: TransformerConfig) -> t
 
 
 def _direction(y: Array) -> Array:
-    """Return each row without its mean and with length 1: the scale of the last norm is removed."""
+    """Subtract the mean of each row and scale the row to length 1, which removes the last norm's scale."""
     y = y - y.mean(-1, keepdims=True)
     length = np.sqrt((y * y).sum(-1, keepdims=True))
     return np.asarray(y / np.maximum(length, 1e-300))

@@ -1,12 +1,12 @@
 """The player: a page that shows the worked example cell by cell in a browser, without a network connection.
 
-`play()` returns one self-contained page. The page shows every cell, the cells that it is calculated from, and
-its arithmetic. The page contains the given numbers and the recipe of every other cell
-(`npformer.lessons.recipes`), but no results. It calculates the results itself, so that it can calculate them
-again after a user changes a weight or takes a training step.
+`play()` returns one self-contained page. For every cell, the page shows the arithmetic and the cells that the
+arithmetic uses. The page contains the given numbers and the recipe of every other cell
+(`npformer.lessons.recipes`), but no results. The page calculates all results itself. So it can repeat the
+calculation after a user changes a weight or takes a training step.
 
-The code of the page is in the folder page/. These files, and the modules that write pages, are loaded when
-they are used, so they do not slow down `import npformer`.
+The code of the page is in the folder page/. `import npformer` stays fast, because these files are loaded only
+when a page is made.
 """
 
 import math
@@ -32,7 +32,7 @@ from npformer.tree import leaves
 from npformer.validation.checks import check_kind
 
 if TYPE_CHECKING:
-    from pathlib import Path  # at run time, imported only when a file is written
+    from pathlib import Path  # only for annotations; `save` imports pathlib when it writes a file
 
 SCRIPTS = "arithmetic trace words state page belt strip step far places numbers yours start".split()
 FRAME_HEIGHT = 640  # the height of the frame in a notebook, in pixels
@@ -56,9 +56,8 @@ class Player(NamedTuple):
         """Return a frame that contains the whole page, without a widget, a server or a network connection."""
         import html
 
-        page = self.page.replace("&", "&amp;").replace(
-            "'", "&#39;"
-        )  # code has fewer ' than ", so fewer escapes
+        # The page has fewer ' than ", so srcdoc in single quotes needs fewer escapes.
+        page = self.page.replace("&", "&amp;").replace("'", "&#39;")
         look = f"width: 100%; height: {FRAME_HEIGHT}px; border: 1px solid #999"
         return f'<iframe title="{html.escape(self.title)}" style="{look}" srcdoc=\'{page}\'></iframe>'
 
@@ -90,7 +89,7 @@ class Player(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A highlighted cell where another calculation has a different number. The page first hides both."""
+    """A cell to highlight, because a second calculation has a different number there."""
 
     station: str  # the name of a step: "ffn.z"
     cell: int  # the number of the cell within the step, counted from 0 along the rows
@@ -99,7 +98,7 @@ class Mark(NamedTuple):
 
 
 def format_distinct(expected: float, received: float) -> tuple[str, str]:
-    """Return two numbers as text, with six digits, or with as many as they need to look different."""
+    """Return two different numbers as text: with six digits, or with more if the texts would be equal."""
     for digits in range(6, 18):
         texts = f"{expected:.{digits}g}", f"{received:.{digits}g}"
         if texts[0] != texts[1]:
@@ -116,8 +115,8 @@ def play(
 ) -> Player:
     """Show the worked example cell by cell, on a page for a class.
 
-    The page is controlled by keys or buttons. A class can predict a number before it is shown, change given
-    numbers, and train.
+    The page is controlled by keys or buttons. A class can predict a number before the page shows it, change
+    given numbers, and train the block.
 
     Parameters
     ----------
@@ -203,14 +202,14 @@ def _check_place(trace: Trace, at: Any) -> None:
 
 
 def _page_data(trace: Trace, at: str | None, marks: Sequence[Mark]) -> dict[str, Any]:
-    """Return the data of the page: the given numbers, and the recipes of all others.
+    """Return the data of the page: given numbers, and recipes for calculated numbers.
 
-    The data contains the steps of both updates, so that the page can switch between them. The second pass has
-    no recipes here: the page makes them from the recipes of the first pass.
+    The data contains the steps of gradient descent and of Adam, so that the page can switch between the two.
+    The second pass has no recipes here: the page makes them from the recipes of the first pass.
     """
     first_calculated = next(step.name for step in trace.steps if step.equation != GIVEN)
     n_before_update = [step.name for step in trace.steps].index("eta")
-    looks: dict[Any, int] = {}  # the number of each look; many steps have the same look
+    looks: dict[Any, int] = {}  # the index of each look, which many steps share
     updates = {update: _update_steps(trace, update, n_before_update, looks) for update in UPDATES}
     second_pass = [step for step in trace.steps if step.section.startswith(AGAIN)]
     steps_before_update = [_step_data(step, looks) for step in trace.steps[:n_before_update]]
@@ -255,13 +254,15 @@ def _has_numbers_of_a_name(example: Example) -> bool:
     )
 
 
-LOOK = ("axes", "shape", "titles", "rows", "columns")  # the fields of a look
+# The fields of a look. A look is the part of a step's data that many steps share.
+LOOK = ("axes", "shape", "titles", "rows", "columns")
 
 
 def _step_data(step: Step, looks: dict[Any, int]) -> dict[str, Any]:
-    """Return the data of one step; a look that is not in `looks` yet is added to them."""
+    """Return the data of one step, and add the look of the step to `looks` if it is new."""
     if step.equation == GIVEN:
-        value = np.zeros(step.size) if step.value is None else np.ravel(step.value)  # Adam starts with zeros
+        # Only Adam's given steps, such as m and v, can be without a value. They are zero at first.
+        value = np.zeros(step.size) if step.value is None else np.ravel(step.value)
         content = {"given": value.tolist()}
     else:
         content = pack_recipes(step.recipes)

@@ -1,1 +1,1 @@
-"""Pretrained weights: loaders for the usual file formats, tokenizers, and PyTorch's names of the arrays."""
+"""Load pretrained weights and tokenizers, and convert parameters to and from PyTorch's names."""

@@ -1,6 +1,6 @@
 """Load models of the Llama architecture from GGUF files, the format of llama.cpp.
 
-One file holds the sizes, the vocabulary and the weights.
+A GGUF file holds the sizes, the vocabulary and the weights of a model.
 """
 
 import math
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Tensor(NamedTuple):
-    """The position of a tensor in the file, and its format."""
+    """The shape and format of a tensor, and its offset in the file."""
 
     shape: tuple[int, ...]  # in NumPy's order: (d_out, d_in)
     format: int  # a key of FORMATS
-    start: int  # the position of the first byte
+    start: int  # the offset of the first byte in the file
 
 
 def load_gguf(
@@ -49,14 +49,14 @@ def load_gguf(
         Each weight matrix is transposed to (d_in, d_out).
     config : CausalLMConfig
     tokenizer : Vocabulary or None
-        None if the vocabulary of the file is not a byte-level one as GPT-2's.
+        None if the file does not have a byte-level BPE vocabulary like that of GPT-2.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the file is truncated or damaged, or if it has a setting that these equations do not have
+        If the file is truncated or damaged, or if the file has a setting that this package does not support
         (biases, scaled RoPE, sliding-window attention, experts). The message names the setting. Settings
         are checked before any weight is read.
 
@@ -83,7 +83,7 @@ def load_gguf(
 
 # --- the header: the numbers of tensors and settings, the settings, the positions of the tensors ----
 
-SCALAR_DTYPES = {  # the number of a value type in the file: the dtype
+SCALAR_DTYPES = {  # the dtype of each scalar type, by the number that stands for the type in the file
     0: "u1",
     1: "i1",
     2: "<u2",
@@ -97,11 +97,11 @@ SCALAR_DTYPES = {  # the number of a value type in the file: the dtype
     12: "<f8",
 }
 TEXT, LIST = 8, 9  # the two value types that are not scalars
-LEAST_TENSOR_BYTES, LEAST_SETTING_BYTES = 24, 12  # the shortest description of a tensor, of a setting
+LEAST_TENSOR_BYTES, LEAST_SETTING_BYTES = 24, 12  # the shortest possible entries in a header
 
 
 def _read_header(file: "Path") -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read the settings and the tensors' positions. Any exception means that the file is damaged."""
+    """Read all settings and tensor descriptions. Any exception means that the file is damaged."""
     size = file.stat().st_size
     with file.open("rb") as stream:
         n_tensors, n_settings = _read_counts(stream, size)
@@ -115,8 +115,8 @@ def _read_header(file: "Path") -> tuple[dict[str, Any], dict[str, Tensor]]:
             name, tensor = _read_tensor(stream)
             tensors[name] = tensor
         alignment = settings.get("general.alignment", 32)
-        # The weights begin at the next multiple of the alignment. The file counts positions from there.
-        n_aligned = -(-stream.tell() // alignment)  # rounded up
+        # The weights begin at the next multiple of the alignment. The offsets in the file count from there.
+        n_aligned = -(-stream.tell() // alignment)  # tell() / alignment, rounded up
         weights_start = n_aligned * alignment
     for name, tensor in tensors.items():
         tensors[name] = tensor._replace(start=weights_start + tensor.start)
@@ -126,7 +126,7 @@ def _read_header(file: "Path") -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _read_counts(stream: IO[bytes], size: int) -> tuple[int, int]:
-    """Read how many tensors and settings the file has. Raises ValueError if it cannot hold that many."""
+    """Read the numbers of tensors and settings. Raises ValueError if the file is too small for so many."""
     if stream.read(4) != b"GGUF":
         raise ValueError("it does not begin with the letters GGUF")
     version = _read_number(stream, "<u4")
@@ -173,7 +173,7 @@ def _read_value(stream: IO[bytes], value_type: int) -> Any:
 
 
 def _read_tensor(stream: IO[bytes]) -> tuple[str, Tensor]:
-    """Read the name of a tensor and its description. The file lists the last axis of the shape first."""
+    """Read the name and the description of a tensor. The file lists the last axis of the shape first."""
     name = _read_text(stream)
     n_axes = _read_number(stream, "<u4")
     reversed_shape = np.frombuffer(_read_bytes(stream, 8 * n_axes), "<u8").tolist()
@@ -190,13 +190,13 @@ Q8_0 = np.dtype([("d", "<f2"), ("q", "i1", 32)])  # W = d q
 Q4_0 = np.dtype([("d", "<f2"), ("q", "u1", 16)])  # W = d (q - 8)
 Q4_1 = np.dtype([("d", "<f2"), ("m", "<f2"), ("q", "u1", 16)])  # W = d q + m
 FORMATS: dict[int, Any] = {0: F32, 1: F16, 2: Q4_0, 3: Q4_1, 8: Q8_0}
-QUANTIZED_GROUP = 32  # weights that share one scale
+QUANTIZED_GROUP = 32  # the number of weights that share one scale
 
 
 def _count_bytes(name: str, tensor: Tensor) -> int:
     """Return the number of bytes of a tensor.
 
-    Raises ValueError for an unknown format, and for rows that are not made of whole groups.
+    Raises ValueError for an unknown format, and for rows that cannot be divided into whole groups.
     """
     if tensor.format not in FORMATS:
         raise ValueError(f"{name} is of kind {tensor.format}; expected F32, F16, Q4_0, Q4_1 or Q8_0")
@@ -234,7 +234,7 @@ def _dequantize(groups: Array) -> Array:
 
 # --- the settings -----------------------------------------------------------------------------------
 
-CONFIG_FIELDS = {  # the name of the setting: the field of CausalLMConfig
+CONFIG_FIELDS = {  # the field of CausalLMConfig for each setting in the file
     "llama.embedding_length": "d_model",
     "llama.feed_forward_length": "d_ff",
     "llama.block_count": "n_layers",
@@ -249,7 +249,7 @@ HEAD_WIDTHS = ("llama.rope.dimension_count", "llama.attention.key_length", "llam
 
 
 def _build_config(settings: dict[str, Any], is_tied: bool, file: "Path") -> CausalLMConfig:
-    """Build the config. Raises ValueError for a setting that these equations do not have."""
+    """Build the config. Raises ValueError for a setting that this package does not support."""
     architecture = settings.get("general.architecture")
     if architecture != "llama":
         raise ValueError(f"load_gguf: {file} holds a model of the kind {architecture!r}; expected 'llama'")
@@ -262,7 +262,7 @@ def _build_config(settings: dict[str, Any], is_tied: bool, file: "Path") -> Caus
     supported: dict[str, Any] = {}
     for name in settings:
         if name.startswith("llama.") and name not in KNOWN_SETTINGS:
-            supported[name] = None  # these equations do not have the setting
+            supported[name] = None  # None: `check_settings` rejects every value
     for name in HEAD_WIDTHS:
         supported[name] = config.d_model // config.n_heads
     check_settings("load_gguf", file, settings, supported)
@@ -270,11 +270,11 @@ def _build_config(settings: dict[str, Any], is_tied: bool, file: "Path") -> Caus
 
 
 SPECIAL_TOKEN_TYPES = (3, 4)  # control tokens, and tokens that a user has added
-DIGITS_ALONE = {"smollm": True, "gpt-2": False}  # of each pre-tokenizer: is each digit a word?
+DIGITS_ALONE = {"smollm": True, "gpt-2": False}  # by pre-tokenizer: whether each digit is a separate word
 
 
 def _build_tokenizer(settings: dict[str, Any], vocab_size: int, file: "Path") -> Vocabulary | None:
-    """Build the vocabulary of the file if it is a byte-level one as GPT-2's, else return None."""
+    """Build the tokenizer, or return None if the file does not have a byte-level BPE like that of GPT-2."""
     pre_tokenizer = settings.get("tokenizer.ggml.pre")
     if settings.get("tokenizer.ggml.model") != "gpt2" or pre_tokenizer not in DIGITS_ALONE:
         return None

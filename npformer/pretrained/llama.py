@@ -1,4 +1,4 @@
-"""Models of the Llama architecture under the names of GGUF files and of Hugging Face's files."""
+"""Load and convert models of the Llama architecture with the array names of GGUF or Hugging Face."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from npformer.validation.annotations import DType
 if TYPE_CHECKING:
     from pathlib import Path
 
-# The name in the file of the array at each path of CausalLMParams. {} is the number of the block.
+# For each path in CausalLMParams: the name of the array in the file. {} stands for the block number.
 GGUF_NAMES = {
     "embedding.E": "token_embd.weight",
     "blocks.{}.attention.W_Q": "blk.{}.attn_q.weight",
@@ -95,7 +95,7 @@ def load_llama(path: Any, *, dtype: DType = np.float32) -> tuple[CausalLMParams,
         If a file is missing.
     ValueError
         If a file is damaged, if a tensor is missing, unknown or of the wrong shape, or if config.json has a
-        setting that these equations do not have (scaled RoPE, sliding-window attention, biases). The
+        setting that this package does not support (scaled RoPE, sliding-window attention, biases). The
         message names the tensor or the setting.
 
     Examples
@@ -114,12 +114,12 @@ def load_llama(path: Any, *, dtype: DType = np.float32) -> tuple[CausalLMParams,
     for file in files:
         arrays.update(read_arrays("load_llama", file))
     names = build_causal_lm_names(HUGGING_FACE_NAMES, config, most_blocks=len(arrays))
-    read = arrays.__getitem__  # with a `read` function, build_tree checks that the numbers are finite
+    read = arrays.__getitem__  # with `read`, build_tree also checks that all numbers are finite
     params = build_tree("load_llama", folder, names, arrays, get_sizes(config), read)
     return tree_map(lambda a: a.astype(dtype, copy=False), params), config
 
 
-CONFIG_FIELDS = {  # the name in config.json: the field of CausalLMConfig
+CONFIG_FIELDS = {  # the field of CausalLMConfig for each setting in config.json
     "hidden_size": "d_model",
     "intermediate_size": "d_ff",
     "num_hidden_layers": "n_layers",
@@ -130,7 +130,7 @@ CONFIG_FIELDS = {  # the name in config.json: the field of CausalLMConfig
     "max_position_embeddings": "max_length",
     "tie_word_embeddings": "tied",
 }
-SUPPORTED_SETTINGS = {  # None: these equations do not have the setting
+SUPPORTED_SETTINGS = {  # the only value that is accepted; None accepts no value
     "hidden_act": "silu",
     "attention_bias": False,
     "mlp_bias": False,
@@ -145,7 +145,7 @@ def _read_config(file: "Path") -> CausalLMConfig:
     """Read config.json as a CausalLMConfig. Raises ValueError for a setting that is not supported."""
     settings: dict[str, Any] = {"rope_theta": 10000.0, "tie_word_embeddings": False}
     settings |= read_json("load_llama", file)
-    settings |= settings.get("rope_parameters") or {}  # transformers 5 writes RoPE's settings there
+    settings |= settings.get("rope_parameters") or {}  # where transformers 5 writes RoPE's settings
     settings = {name: value for name, value in settings.items() if value is not None}
     model_type = settings.get("model_type")
     if model_type not in ("llama", "mistral"):
@@ -163,7 +163,7 @@ def causal_lm_from_torch(state: Mapping[str, Array], config: CausalLMConfig) -> 
     """Convert the arrays of a Llama model under Hugging Face's names to the parameters of a causal model.
 
     PyTorch stores a weight as (d_out, d_in), so each weight is transposed, as a view. Hugging Face's files
-    need config.rope_layout="halves". `load_safetensors(file)` returns such a dict.
+    need config.rope_layout="halves". `load_safetensors(file)` returns a dict that can be used as `state`.
 
     Parameters
     ----------
@@ -181,8 +181,8 @@ def causal_lm_from_torch(state: Mapping[str, Array], config: CausalLMConfig) -> 
     TypeError
         If the values are not arrays of one float dtype.
     ValueError
-        If a name is missing or unknown, or if a shape does not fit. Biases and norms of the queries are
-        unknown names: these equations do not have them.
+        If a name is missing or unknown, or if a shape does not fit. The names of biases and of query norms
+        are unknown, because `CausalLMParams` does not have such arrays.
 
     Examples
     --------

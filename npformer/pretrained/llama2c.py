@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HEADER_NUMBERS = 7
 HEADER_BYTES = HEADER_NUMBERS * 4
 START_ID, STOP_ID = 1, 2  # the special tokens before and after a text
-SPACE_SYMBOL = "▁".encode()  # some files write the space before a word like this
+SPACE_SYMBOL = "▁".encode()  # some files write a space before a word as this character
 FIRST_BYTE_ID = 3  # ids 0 to 2 are "unknown", start and stop
 FIRST_PIECE_ID = FIRST_BYTE_ID + 256
 
@@ -38,7 +38,7 @@ class Llama2cTokenizer(NamedTuple):
 
     pieces: tuple[bytes, ...]
     scores: tuple[float, ...]
-    ids: dict[bytes, int]  # of the pieces of text, without the special tokens and the 256 bytes
+    ids: dict[bytes, int]  # the id of each piece, except special tokens and the 256 single bytes
 
     def __repr__(self) -> str:
         return f"Llama2cTokenizer({len(self.pieces)} pieces)"
@@ -65,7 +65,7 @@ class Llama2cTokenizer(NamedTuple):
         return ids + merge_pairs(self._character_ids(text), self._rank_pair)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Convert ids to the text, without start and stop, and without the space that `encode` adds.
+        """Convert ids to a text without start and stop tokens and without the space that `encode` adds.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class Llama2cTokenizer(NamedTuple):
                 yield from (FIRST_BYTE_ID + byte for byte in piece)
 
     def _rank_pair(self, a: int, b: int) -> tuple[float, int] | None:
-        """Return minus the score of the merged piece, and its id. None if the two ids do not merge."""
+        """Return the rank (minus the score) and the id of a merge, or None if the two ids cannot merge."""
         if min(a, b) < FIRST_PIECE_ID:  # the bytes of an unknown character are never merged
             return None
         merged_id = self.ids.get(self.pieces[a] + self.pieces[b])
@@ -133,7 +133,7 @@ def load_llama2c(
     FileNotFoundError
         If there is no such file.
     ValueError
-        If a file is truncated or not in this layout. It is raised before any weight is read.
+        If a file is truncated or not in this layout. The sizes are checked before any weight is read.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def _read_header(file: "Path") -> tuple[CausalLMConfig, int]:
 
 # --- the weights ------------------------------------------------------------------------------------
 
-FILE_ORDER = (  # the paths of the arrays in the file; "blocks.{}" is that array of each block in turn
+FILE_ORDER = (  # the order in the file; "blocks.{}" stands for all blocks, one after the other
     "embedding.E",
     "blocks.{}.norm_1.gamma",
     "blocks.{}.attention.W_Q",
@@ -195,7 +195,7 @@ FILE_ORDER = (  # the paths of the arrays in the file; "blocks.{}" is that array
     "angles",
     "head",
 )
-ANGLES = Entry("angles", ("max_length", "d_k"), False)  # cosines and sines for RoPE, which are not used
+ANGLES = Entry("angles", ("max_length", "d_k"), False)  # RoPE's cosines and sines, which are skipped
 
 
 def _build_names(config: CausalLMConfig, n_blocks: int) -> CausalLMParams:
@@ -232,7 +232,7 @@ def _check_file_size(file: "Path", config: CausalLMConfig, vocab_size: int) -> N
 
 
 def _map_arrays(file: "Path", shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
-    """Return the arrays as views of a memory map of the file, without the angles."""
+    """Return the arrays as views of a memory map of the file, without RoPE's cosines and sines."""
     numbers = np.asarray(np.memmap(file, "<f4", "r", HEADER_BYTES))
     arrays = {}
     start = 0
@@ -257,14 +257,14 @@ def _read_tokenizer(path: Any, vocab_size: int) -> Llama2cTokenizer:
         )
         raise ValueError(f"load_llama2c: {file} {problem}")
     single_bytes = [bytes([byte]) for byte in range(256)]
-    n_bytes = len(pieces) - FIRST_BYTE_ID  # fewer than 256 in a tiny vocabulary
+    n_bytes = len(pieces) - FIRST_BYTE_ID  # below 256 if the vocabulary is tiny
     pieces[FIRST_BYTE_ID:FIRST_PIECE_ID] = single_bytes[:n_bytes]
     ids = {piece: i for i, piece in enumerate(pieces) if i >= FIRST_PIECE_ID}
     return Llama2cTokenizer(tuple(pieces), tuple(scores), ids)
 
 
 def _read_pieces(data: bytes, vocab_size: int) -> tuple[list[bytes], list[float], bool]:
-    """Read at most vocab_size pieces and their scores, and whether they are the whole data.
+    """Read at most vocab_size pieces and their scores. Also return whether the data end exactly there.
 
     The data begin with the length of the longest piece. Then each piece has a score, a length and its bytes.
     """

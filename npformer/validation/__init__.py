@@ -3,7 +3,7 @@
 - `signature` has the decorator `checked`, which checks the arguments of every call of a function.
 - `annotations` has the annotations for signatures: arrays with shapes, numbers with ranges.
 - `annotation_reader` turns an annotation into a `Rule`, and a signature into a list of rules.
-- `call` has `Rule` (the check of one value) and `Call` (the sizes that the arguments have in this call).
+- `call` has `Rule` (how one value is checked) and `Call` (the sizes of the arguments in one call).
 - `checks` has one function per kind of check. Such a function raises the error with the final message.
 - `rules` has relations between arguments that several modules use, for example "each id is below vocab_size".
   A relation that belongs to one operation is in the module of that operation.

@@ -1,4 +1,4 @@
-"""Turn annotations into rules: the annotation of an argument, of a field, and all those of a signature."""
+"""Turn annotations into rules: the annotation of one argument or field, or all annotations of a signature."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,14 +33,14 @@ class Signature(NamedTuple):
 def read_signature(body: Callable[..., Any]) -> Signature:
     """Return the rules of a function's arguments.
 
-    An argument annotated `Any` has no check of its own, but a rule of another argument may read it. So a
-    function with such an argument has no cache key.
+    An argument annotated `Any` is not checked, but the rule of a different argument may depend on the value
+    of this argument. So a function with such an argument has no cache key.
     """
     rules = {}
     for name, annotation in body.__annotations__.items():
         if name != "return":
             rules[name] = to_rule(annotation)
-    if "cache" in rules:  # a backward function: its arrays are gradients of the forward's output
+    if "cache" in rules:  # a backward function, whose arrays are gradients of the forward output
         for name, rule in rules.items():
             if rule.dimension_names is not None:
                 rules[name] = gradient_rule(rule)
@@ -94,7 +94,7 @@ def type_rule(kind: type) -> Rule:
 
 
 def tuple_rule(rule: Rule) -> Rule:
-    """Return the rule of a tuple whose parts all have the same rule, such as the blocks of a stack."""
+    """Return the rule of a tuple in which every part has the same rule, such as a stack of blocks."""
 
     def parts(path: str, value: Any) -> list[Place]:
         if type(value) is not tuple:
@@ -133,15 +133,16 @@ def fields_rule(kind: Any) -> Rule:
 
 # --- the cache of a backward function, and the gradient of the output --------------------------------
 
-# For each type of cache: the fields that determine the shape and dtype of the gradient.
+# For each type of cache: the fields that determine which shape and dtype the gradient must have.
 FIELDS_FOR_GRADIENT: dict[type, tuple[str, ...]] = {}
 
 
 def cache_rule(kind: Any) -> Rule:
-    """Return the rule of a cache of exactly this type, which records the sizes and dtype of the gradient.
+    """Return the rule of a cache of exactly this type. The rule records the sizes and dtype of the gradient.
 
-    The first field with a dimension name records its length. The dtype is the cache's field `dtype`, or the
-    dtype of the first float array among these fields, or of the first float array in the cache.
+    The length of a dimension comes from the first field that has its name. The dtype comes from the field
+    `dtype` of the cache. Without such a field, the dtype comes from the first float array among the fields
+    that set a length, or else among all fields.
     """
     shape_fields = fields_that_record_sizes(kind)
     field_rules = {field: to_rule(annotation) for field, annotation in kind.__annotations__.items()}
@@ -149,7 +150,7 @@ def cache_rule(kind: Any) -> Rule:
         FIELDS_FOR_GRADIENT[kind] = (*shape_fields, "dtype")
     elif any(field_rules[field].is_float for field in shape_fields):
         FIELDS_FOR_GRADIENT[kind] = tuple(shape_fields)
-    else:  # any field can be the first float array
+    else:  # search all fields for the first float array
         FIELDS_FOR_GRADIENT[kind] = kind._fields
 
     def check(cache: Any, name: str, call: Call) -> None:
@@ -164,7 +165,7 @@ def cache_rule(kind: Any) -> Rule:
 
 
 def fields_that_record_sizes(kind: Any) -> dict[str, DimensionNames]:
-    """Return each field of a cache that has a new dimension name, with its dimension names."""
+    """Return the fields of a cache that have a new dimension name, with all their dimension names."""
     fields: dict[str, DimensionNames] = {}
     known_names: set[str] = set()
     for field, annotation in kind.__annotations__.items():
@@ -187,7 +188,7 @@ def dtype_of(cache: Any, fields: tuple[str, ...]) -> Any:
 
 
 def gradient_rule(rule: Rule) -> Rule:
-    """Return the rule of a gradient, which has exactly the shape and dtype of the forward's output.
+    """Return the rule of a gradient, which must have exactly the shape and dtype of the forward output.
 
     The cache has recorded the shape and the dtype.
     """

@@ -1,8 +1,8 @@
 """The annotations for signatures: arrays with their shapes, numbers with their ranges.
 
 `Float[Array, "... T d_model"]` is an array of floats with these axes. Further rules may follow the dimension
-names. A type checker sees the plain type, because the annotation is an `Annotated` for it. The module
-`annotation_reader` turns annotations into rules.
+names. A type checker sees only the plain type, because every annotation is a `typing.Annotated` of this type.
+The module `annotation_reader` turns annotations into rules.
 """
 
 from collections.abc import Callable
@@ -106,7 +106,7 @@ def fixed_shape(names: DimensionNames) -> Check:
 
 
 def recorded_shape(names: DimensionNames) -> Check:
-    """Return the check that an array has these dimensions, which also records their lengths.
+    """Return the check that an array has these dimensions. The check also records their lengths.
 
     The leading axes are those of the first array that has leading axes.
     """
@@ -143,13 +143,13 @@ def number(description: str, **bounds: float) -> Rule:
 def integer(description: str, minimum: int = -checks.LARGEST, *, is_size: bool = False) -> Rule:
     """Return the rule of an integer.
 
-    With `is_size`, the integer is the length of the dimension that has the name of the argument or field.
+    With `is_size`, the integer is also recorded as a length: the argument `d_model` is the length of d_model.
     """
 
     def check(value: Any, name: str, call: Call) -> None:
         checks.check_integer(call.function, name, value, minimum)
         if is_size:
-            dimension_name = name.rpartition(".")[2]  # config.d_model: d_model
+            dimension_name = name.rpartition(".")[2]  # from config.d_model to d_model
             call.sizes[dimension_name] = value
 
     return Rule(description, check)
@@ -186,6 +186,6 @@ else:
     Ids = ArrayAnnotation("Ids", check_ids, recorded_shape, Phase.IDS, records_sizes=True)
     Mask = ArrayAnnotation("Mask", check_booleans, broadcast_shape, Phase.MASKS)
     Numbers = ArrayAnnotation("Numbers", check_numbers, fixed_shape, Phase.IDS, reads_values=True)
-    # Not an array, but the shape of one: a field of a cache.
+    # The value is not an array but the shape of an array, which some caches have as a field.
     Shape = ArrayAnnotation("Shape", accept, recorded_shape, records_sizes=True)
     Rng = Rule("Rng", check_with(checks.check_generator))

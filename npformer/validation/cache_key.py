@@ -1,4 +1,4 @@
-"""Describe the arguments of a call by a key.
+"""Compute a key that describes the arguments of a call.
 
 A call with the key of an earlier accepted call is not checked again. Two calls with the
 same key pass or fail the same checks, except for checks that read the values in arrays.
@@ -20,14 +20,14 @@ SETTINGS = {int, float, bool, str, type(None), type, ModuleType, *TYPES_OF_DTYPE
 def cache_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
     """Return the key of a call, or None if an argument has a type that this module does not know.
 
-    The key has the shape and dtype of each array as they are now, and the type and value of each setting.
-    The type is needed because True == 1 == 1.0. A generator is described by its type, and a cache by the
-    fields that determine its gradient. The key does not keep any array.
+    The key contains the current shape and dtype of each array, and the type and value of each setting.
+    Without the type, True, 1 and 1.0 would give equal keys. The key describes a generator by its type, and a
+    cache by the fields that determine the gradient. The key does not keep any array.
     """
     key: list[Any] = [*kwargs]
     try:
         is_complete = append_descriptions(args + tuple(kwargs.values()), key)
-    except RecursionError:  # a tuple that is nested too deeply
+    except RecursionError:  # a tuple is nested too deeply
         return None
     return tuple(key) if is_complete else None
 

@@ -1,4 +1,4 @@
-"""`Rule` is the check of one value. `Call` is one call of a checked function, with its sizes so far."""
+"""A `Rule` says how a value is checked. A `Call` is one call of a checked function."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ class Phase(IntEnum):
     SETTINGS = 0  # a config and a cache, which record sizes for all other arguments
     ARRAYS = 1  # float arrays and parameters, which record more sizes, and all plain numbers
     IDS = 2  # values that are compared with the float arrays: ids, positions, a number of heads
-    MASKS = 3  # values that need every size, also h and vocab_size: masks, biases, ids in a vocabulary
+    MASKS = 3  # values that need every size, even h and vocab_size: masks, biases, ids in a vocabulary
     RELATIONS = 4  # relations between arguments that have passed their own checks
 
 
@@ -35,7 +35,7 @@ class Call:
     leading_argument : str
         The argument that recorded `leading`, or "".
     dtype : dtype or None
-        The dtype of the float arrays so far, or of the forward's arrays that a cache has recorded.
+        The dtype of the float arrays checked so far, or the dtype that a cache has recorded.
     """
 
     function: str
@@ -56,13 +56,13 @@ Check = Callable[[Any, str, Call], None]  # check(value, name, call) raises an e
 class Place(NamedTuple):
     """One value that is checked: an argument, or a part of an argument."""
 
-    path: str  # params.W_1
+    path: str  # for example, params.W_1
     rule: "Rule"
     value: Any
 
 
 def no_parts(path: str, value: Any) -> Iterable[Place]:
-    """Return the parts of a value that is checked as a whole: none."""
+    """Return no parts, for values that are checked as a whole."""
     return ()
 
 
@@ -77,7 +77,8 @@ class Rule:
     check : callable
         check(value, name, call) returns None, or raises TypeError or ValueError.
     phase : Phase
-        When the rule of an argument is checked. Inside an argument, the order of its parts counts.
+        When the rule of an argument is checked. The parts of one argument are checked one after the other,
+        and their phases are ignored.
     dimension_names : tuple of str, or None
         The dimension names of an array that records its sizes.
     parts : callable
@@ -88,9 +89,10 @@ class Rule:
     is_float : bool
         Whether the value is an array of floats.
     reads_values : bool
-        Whether `check` depends on the values in an array. Such a check is made in every call.
+        Whether `check` depends on the values in an array. Such a check runs in every call, even if the cache
+        key is known.
     has_parts_that_read_values : bool
-        Whether a part of the value has such a check.
+        Whether the check of a part depends on the values in an array.
     """
 
     description: str
@@ -116,7 +118,7 @@ class Rule:
 
 
 def optional(rule: Rule) -> Rule:
-    """Return the same rule, which also accepts None."""
+    """Return a copy of the rule that also accepts None."""
 
     def parts_unless_none(path: str, value: Any) -> Iterable[Place]:
         return () if value is None else rule.parts(path, value)
@@ -125,7 +127,7 @@ def optional(rule: Rule) -> Rule:
 
 
 def all_of(description: str, rules: list[Rule]) -> Rule:
-    """Return one rule that makes the checks of several rules on one value.
+    """Combine several rules for one value into one rule.
 
     The order of the checks is: the first rule, the parts of the value, the other rules.
     """
@@ -144,7 +146,7 @@ def all_of(description: str, rules: list[Rule]) -> Rule:
 
 
 def check_with(check: Callable[..., None], *settings: Any, **bounds: Any) -> Check:
-    """Return the check of a rule that calls a function of `checks` with these settings."""
+    """Return the check of a `Rule` that calls `check`, a function of `checks`, with these settings."""
 
     def check_value(value: Any, name: str, call: Call) -> None:
         check(call.function, name, value, *settings, **bounds)
@@ -169,7 +171,7 @@ def walk(path: str, rule: Rule, value: Any) -> Iterator[Place]:
 def checked_places(rules: Iterable[tuple[str, Rule]], arguments: dict[str, Any]) -> list[Place]:
     """Return every place in the arguments that has to be checked.
 
-    An argument that was not given, and None for an optional value, need no check.
+    Arguments that were not given need no check. Neither does None as an optional value.
     """
     places = []
     for name, rule in rules:

@@ -1,7 +1,7 @@
 """Checks of one value: each function raises the error with the final message, or returns None.
 
-A check takes the name of the called function and the name of the argument for its message. The message says
-which function and argument, what was received, and what was expected.
+A check takes the name of the called function and the name of the argument for its message. The message names
+the function and the argument. It also says what was expected and what was received.
 """
 
 import math
@@ -31,7 +31,7 @@ LARGEST = 2**53  # float64 represents every integer up to this one exactly, and 
 def check_float(
     function: str, argument: str, x: Any, dtype: Any = None, like: str = "the other arrays"
 ) -> None:
-    """Raise TypeError unless x is a float32 or float64 array, of this dtype if one is given."""
+    """Raise TypeError unless x is a float32 or float64 array. If `dtype` is given, x must have this dtype."""
     # The comparison of types is a fast path: it accepts almost every array.
     if not (type(x) is np.ndarray or is_array(x)):
         raise wrong_kind(function, argument, x, "an array of float32 or float64")
@@ -104,8 +104,8 @@ def check_shape(
     """Raise ValueError unless the axes of x fit the dimension names.
 
     A first name "..." allows any number of leading axes. `sizes` has the known lengths by dimension name. A
-    dimension without a known size may have any length. The length is 0 only for names that begin with T or
-    S: a sequence can be empty, a row cannot.
+    dimension without a known size may have any length. Only dimensions whose names begin with T or S may have
+    length 0: a sequence can be empty, a row cannot.
     """
     if not _fits(x.shape, names, sizes):
         raise wrong_shape(function, argument, x, _expected_shape(names, sizes, is_empty=0 in x.shape))
@@ -118,7 +118,7 @@ def _fits(shape: tuple[int, ...], names: DimensionNames, sizes: Mapping[str, int
         shape = shape[-len(names) :] if names else ()
     if len(shape) != len(names):
         return False
-    known_sizes = dict(sizes)  # a name that occurs twice in the shape gets its size from the first axis
+    known_sizes = dict(sizes)  # if a name occurs twice, the first of the two axes sets the size
     for length, name in zip(shape, names, strict=True):
         expected = int(name) if name.isdigit() else known_sizes.setdefault(name, length)
         if length != expected:
@@ -129,14 +129,14 @@ def _fits(shape: tuple[int, ...], names: DimensionNames, sizes: Mapping[str, int
 
 
 def may_be_empty(name: str) -> bool:
-    """Return whether a dimension may have length 0: the length of a sequence may, the length of a row not."""
+    """Return whether a dimension may have length 0: a sequence can be empty, a row cannot."""
     return name[0] in "TS"
 
 
 def _expected_shape(names: DimensionNames, sizes: Mapping[str, int], is_empty: bool) -> str:
     """Return the expected shape for a message: `(..., T, d_model) with d_model=8`."""
     conditions = []
-    for name in dict.fromkeys(names):  # each name once
+    for name in dict.fromkeys(names):  # `fromkeys` removes repeated names
         if name in sizes:
             conditions.append(f"{name}={sizes[name]}")
         elif is_empty and name != "..." and not may_be_empty(name):
@@ -160,7 +160,7 @@ def check_broadcast(
     A length of -1 in the shape is an unknown length.
     """
     has_too_many_axes = len(x.shape) > len(shape)
-    # Broadcasting compares the axes from the last one on. The shape may have more axes in front.
+    # Broadcasting compares axes from the last axis to the first. `shape` may have more axes than x.
     axes = zip(reversed(x.shape), reversed(shape), strict=False)
     has_wrong_length = any(length not in (1, full) and full >= 0 for length, full in axes)
     if has_too_many_axes or has_wrong_length:

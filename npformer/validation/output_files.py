@@ -1,4 +1,4 @@
-"""Check the path of an output before any work is done, and write several files completely or not at all."""
+"""Check output paths before any work is done. Write several files so that either all or none appear."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ def check_output_file(name: str | os.PathLike[str], *kinds: str) -> Path:
     Raises
     ------
     ValueError
-        If the path is a folder or a device, has another suffix, or cannot be written.
+        If the path is a folder or a device, has a suffix that is not allowed, or cannot be written.
     FileNotFoundError
         If the folder of the file does not exist.
     """
@@ -71,7 +71,7 @@ def check_output_folder(name: str | os.PathLike[str], files: Iterable[str] = ())
 
 
 def _check_writable(path: Path, folder: Path) -> Path:
-    """Return the path; raise ValueError if the folder, which is the path itself or above it, is read-only."""
+    """Return the path. Raise ValueError if `folder`, the path itself or a parent folder, is read-only."""
     if not os.access(folder, os.W_OK):
         raise ValueError(f"{str(path)!r} cannot be written; choose another place")
     return path

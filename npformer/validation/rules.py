@@ -1,7 +1,7 @@
 """Rules about relations between arguments, such as "the config has as many layers as the stack has blocks".
 
 A rule is written in a signature after a shape or a number. Its function returns None, or raises an error with
-the final message. Its phase says when it is checked, and so which sizes it can use.
+the final message. The phase of a rule says when the rule is checked, and so which sizes it can use.
 
 This module has the rules that several modules can use, and the rules about trees of parameters. A rule that
 belongs to one operation or one model is in the module of that operation or model. For example, attention.py
@@ -22,7 +22,7 @@ from npformer.validation.call import Call, Check, Phase, Rule
 
 
 def rule(description: str, phase: int = Phase.ARRAYS, reads_values: bool = False) -> Callable[[Check], Rule]:
-    """Return a decorator that makes a rule of the function that checks one value."""
+    """Return a decorator that turns a check function, which checks one value, into a `Rule`."""
 
     def make_rule(check: Check) -> Rule:
         return Rule(description, check, phase, reads_values=reads_values)
@@ -31,7 +31,7 @@ def rule(description: str, phase: int = Phase.ARRAYS, reads_values: bool = False
 
 
 def max_positions(limit_name: str, limit_of: Callable[[Call, str], int | None], phase: int) -> Rule:
-    """Return the rule that an array has at most `limit_of(call, name)` positions, if that is not None.
+    """Return the rule that an array has at most `limit_of(call, name)` positions. None means no limit.
 
     The array has integer ids (..., T), or a row of floats for each position (..., T, d_model).
     """
@@ -97,7 +97,7 @@ def FLOAT_TREE(params: Any, name: str, call: Call) -> None:
 
 
 def leaf_name(tree_name: str, path: str) -> str:
-    """Return the name of a leaf for a message; the tree itself is a leaf with an empty path."""
+    """Return the name of a leaf for a message. A tree that is one array is a leaf with an empty path."""
     return f"{tree_name}.{path}" if path else tree_name
 
 
@@ -108,7 +108,7 @@ def SAME_STRUCTURE(tree: Any, name: str, call: Call) -> None:
     with suppress(RecursionError):
         if has_same_structure(params, tree):
             return
-    # The rest only finds the first difference for the message.
+    # The trees differ. The code below finds the first difference for the message.
     for path, leaf in iter_leaves(call.function, params):
         checks.check_float(call.function, leaf_name("params", path), leaf)
     expected = dict(iter_leaves(call.function, params))

@@ -3,10 +3,10 @@
     @checked
     def linear(x: Float[Array, "... d_in"], W: Float[Array, "d_in d_out"]): ...
 
-A dimension name has one length in a call. A digit is a length. "..." means the same leading axes in every
-argument. Only lengths whose names begin with T or S may be 0: a sequence can be empty, a row cannot.
-Parameters are checked field by field. A config gives the lengths of its dimensions. A cache gives the shape
-of the gradient.
+A dimension name has the same length in all arguments of a call. A number instead of a name is a fixed length.
+"..." means the same leading axes in every argument. Only lengths whose names begin with T or S may be 0: a
+sequence can be empty, a row cannot. Parameters are checked field by field. A config determines the lengths of
+the dimensions that its fields name. A cache determines the shape of the gradient.
 
 Each annotation has a `Rule` (`call`), which raises an error with a message from `checks`. A `Call` records
 the sizes of the arguments. The functions inside the package call each other without checks: a call is
@@ -29,14 +29,14 @@ from npformer.validation.cache_key import cache_key
 from npformer.validation.call import Call, Place, checked_places
 
 F = TypeVar("F", bound=Callable[..., Any])
-MAX_KEYS = 100  # the number of cache keys that are kept for one function
+MAX_KEYS = 100  # the maximum number of cache keys per function
 
 
 def checked(body: F) -> F:
-    """Return the same function, which first checks the arguments of each call against its signature.
+    """Return a function that first checks its arguments against the signature, and then calls `body`.
 
-    The function runs with NumPy's warnings about overflow and similar events switched off. An infinity or a
-    NaN shows in the result.
+    While `body` runs, NumPy's warnings about overflow and similar events are off. Such events lead to inf or
+    NaN in the result.
 
     The traceback of a rejected call ends in the line of the caller. With the environment variable
     NPFORMER_FULL_TRACEBACK=1, the traceback continues to the check that raised the error.
@@ -63,7 +63,7 @@ def checked(body: F) -> F:
     ValueError: dot: b has shape (4,); expected (n,) with n=3
     """
     body_without_warnings = np.errstate(all="ignore")(body)
-    signature_of_body = functools.cache(functools.partial(read_signature, body))  # keeps the import fast
+    signature_of_body = functools.cache(functools.partial(read_signature, body))  # not read at import
     accepted: dict[tuple[Any, ...] | None, dict[str, int]] = {}  # the sizes of accepted calls by cache key
 
     @functools.wraps(body)
@@ -118,8 +118,8 @@ def check_call(
 ) -> dict[str, int]:
     """Check the arguments of a call, and return the sizes of their dimensions.
 
-    `known_sizes` are the sizes of an accepted call with the same cache key. With them, only the checks that
-    read the values in arrays are made.
+    `known_sizes` are the sizes of an accepted call with the same cache key. If they are given, only the
+    checks that read the values in arrays are run.
     """
     call = Call(function, arguments, dict(known_sizes or {}))
     with np.errstate(all="ignore"):
@@ -131,7 +131,7 @@ def check_call(
                 try:
                     place.rule.check(place.value, place.path, call)
                 except KeyError:
-                    continue  # the check needs a size that only the array at fault records
+                    continue  # only the array at fault records the size that this check needs
                 except TypeError as error:
                     mention_none(error, place, function)
                     raise
@@ -140,9 +140,9 @@ def check_call(
 
 
 def passes_checks(call: Call, signature: Signature, only_of_values: bool) -> bool:
-    """Make the checks of a call, and return whether all pass; record the sizes in `call`.
+    """Run the checks of a call, record the sizes in `call`, and return whether all checks pass.
 
-    With `only_of_values`, only the checks that read the values in arrays are made.
+    With `only_of_values`, only the checks that read the values in arrays are run.
     """
     rules = signature.rules
     if only_of_values:
@@ -157,9 +157,9 @@ def passes_checks(call: Call, signature: Signature, only_of_values: bool) -> boo
 
 
 def mention_none(error: TypeError, place: Place, function: str) -> None:
-    """Say in the message about an optional value of the wrong type that None is accepted too."""
+    """If an optional value has the wrong type, add to the message that None is accepted too."""
     message = str(error)
-    is_about_the_type = message.startswith(f"{function}: {place.path} is ")  # not about the dtype
+    is_about_the_type = message.startswith(f"{function}: {place.path} is ")  # and not about the dtype
     if place.rule.is_optional and is_about_the_type:
         error.args = (message.replace("; expected ", "; expected None or ", 1),)
 
@@ -182,8 +182,9 @@ def array_at_fault_last(function: str, places: list[Place], arguments: dict[str,
     """Return the places in an order in which the first error names the array at fault.
 
     Arrays can contradict each other. Then the first error in the order of the signature may name a correct
-    array: if x is wrong, the check of W after it fails. The array at fault is the one without which all other
-    values agree. Its places come last. Without such an array, the order stays as it is.
+    array: if x has the wrong size, x passes and the later check of W fails. The array at fault is the array
+    without which all other values agree. Its places are moved to the end. If there is no such array, the
+    order does not change.
     """
     for path in suspects(function, places, arguments):
         its_places = [place for place in places if place.path == path]
@@ -217,7 +218,8 @@ def suspects(function: str, places: list[Place], arguments: dict[str, Any]) -> l
 def count_passed(function: str, places: list[Place], arguments: dict[str, Any]) -> int:
     """Return how many places pass their checks before the first error.
 
-    A check that needs an unknown size passes, because only the array at fault may record that size.
+    A check that needs an unknown size counts as passed, because perhaps only the array at fault records this
+    size.
     """
     call = Call(function, arguments)
     for n_passed, (path, rule, value) in enumerate(places):
@@ -225,6 +227,6 @@ def count_passed(function: str, places: list[Place], arguments: dict[str, Any]) 
             rule.check(value, path, call)
         except KeyError:
             continue
-        except Exception:  # a relation may fail in another way, because it reads values that are wrong
+        except Exception:  # wrong values can make the check of a relation fail with any exception
             return n_passed
     return len(places)

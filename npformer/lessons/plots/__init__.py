@@ -4,7 +4,7 @@
     plots.picture(plots.heat_map(positional_encoding(50, 64)))
 
 Each module draws one kind of picture: `squares`, `lines`, `waves`, `block`, `bars`. All of them use
-`colours`, `style` and `words`, which writes the alternative texts.
+`colours`, `style` and `words`. The module `words` writes the alternative texts.
 """
 
 from npformer.lessons.plots.bars import confidence, next_token, score_tiles, timeline

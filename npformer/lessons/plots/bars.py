@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @in_style
 def confidence(probabilities: Mapping[str, Array], *, mark: float | None = None) -> "Figure":
-    """Draw a histogram of the probabilities of the chosen tokens: how sure a model is.
+    """Draw how confident a model is: a histogram of the probabilities of the tokens that it chose.
 
     Parameters
     ----------
@@ -94,13 +94,13 @@ def next_token(shares: Mapping[str, Array], tokens: Sequence[str]) -> "Figure":
 
 @in_style
 def timeline(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) -> "Figure":
-    """Draw which processors work when, on one time axis.
+    """Draw on one time axis when each processor works.
 
     Parameters
     ----------
     panels : mapping of mappings
-        For each panel, by its title: the time spans of each processor, by its name. A span is (start, end) in
-        ms. A panel has at most three processors.
+        The panels by their titles. A panel maps the name of a processor to its time spans. A span is (start,
+        end) in ms. A panel has at most three processors.
 
     Returns
     -------
@@ -146,7 +146,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 def tile_states(n_tiles: int, now: tuple[int, int]) -> Array:
-    """Return the state of each tile of a causal table of scores: a key of LOOKS.
+    """Return the state of each tile of a causal table of scores. The states are the keys of LOOKS.
 
     The tiles are computed row by row, and `now` is the tile (row, column) that is being computed.
 

@@ -19,7 +19,7 @@ ARROW: dict[str, Any] = {"arrowstyle": "-|>", "color": INK, "linewidth": 2.5, "s
 MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
 
 
-PARTS = {  # the parts of a block in order; a residual leads from a dot to the next plus
+PARTS = {  # the parts of a block in order; a residual connection leads from each dot to the next plus
     "post": ("x", "•", "attention", "+", "s", "norm", "h", "•", "FFN", "+", "t", "norm", "y"),
     "pre": ("x", "•", "norm", "attention", "+", "h", "•", "norm", "FFN", "+", "y"),
 }
@@ -28,7 +28,7 @@ WIDTHS = {"attention": 2.0, "norm": 1.2, "FFN": 1.0, "•": 0.0}  # all other pa
 
 @in_style
 def block_diagram(*norms: str) -> "Figure":
-    """Draw the parts of a block from left to right, with the residuals above them.
+    """Draw the parts of a block from left to right, with the residual connections above them.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def _draw_parts(axes: "Axes", parts: Sequence[str]) -> None:
         middle = start + width / 2
         end = start + width
         if i > 0:
-            # At a dot the line continues, so it has no arrowhead there.
+            # A line that ends at a dot has no arrowhead, because the next line continues there.
             style = ARROW | {"arrowstyle": "-"} if part == "•" else ARROW
             axes.annotate("", (start, 0), (start - 0.45, 0), arrowprops=style)
         if part == "•":
@@ -88,9 +88,9 @@ def _box_of(part: str) -> dict[str, Any] | None:
 
 
 class _Gaps(NamedTuple):
-    """Widths in `lanes`, in squares."""
+    """The widths of the parts between the tables in `lanes`, in squares."""
 
-    sign: float  # the plus and the equals sign
+    sign: float  # a plus sign or an equals sign
     ffn: float
     arrow: float
     words: float  # the words at the left
@@ -173,7 +173,7 @@ def _draw_strip(axes: "Axes", row: Array, left: float, y: float, largest: float,
 
 
 def _join_strips(axes: "Axes", lane: float, d: int, gaps: _Gaps) -> None:
-    """Draw the signs between the strips of one lane: meaning + order tag = input → FFN → output."""
+    """Draw the symbols between the strips of one lane: meaning + order tag = input → FFN → output."""
     from matplotlib.patches import FancyBboxPatch
 
     axes.text(d + gaps.sign / 2, lane, "+", fontsize=22, **MIDDLE)
@@ -229,7 +229,8 @@ def hourglass(x: Array, hidden: Array, y: Array) -> "Figure":
     for row, (values, start, name) in enumerate(strips):
         axes.text(wide / 2, 1.3 * row - 0.36, name, ha="center", va="bottom", fontsize=17)
         _draw_strip(axes, values, start, 1.3 * row, largest_of([values]))
-    for narrow_end, wide_end in ((0.28, 1.02), (2.32, 1.58)):  # heights of the two grey funnels
+    # The heights at which the two grey funnels are narrow and wide.
+    for narrow_end, wide_end in ((0.28, 1.02), (2.32, 1.58)):
         corners = [(left, narrow_end), (left + narrow, narrow_end), (wide, wide_end), (0, wide_end)]
         axes.add_patch(Polygon(corners, facecolor="#F2F2F2", zorder=0))
     axes.set(xlim=(-0.4, wide + 0.4), ylim=(2.95, -0.8))

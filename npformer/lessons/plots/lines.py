@@ -1,4 +1,4 @@
-"""Lines over a common x, and the styles of lines whose colour has no meaning. All lessons use them."""
+"""Line plots over a common x axis, and styles for lines whose colours have no meaning."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COMPARED = ((INK, "o-"), ("#CC79A7", "s--"), ("#56B4E9", "^:"))  # (colour, marker and dashes) for any lines
+COMPARED = ((INK, "o-"), ("#CC79A7", "s--"), ("#56B4E9", "^:"))  # (colour, marker and dashes)
 
 
 @in_style
 def curves(
     x: Array, panels: Mapping[str, Mapping[str, Array]], *, x_label: str, y_label: str = ""
 ) -> "Figure":
-    """Draw lines over a common x, at most three in a panel.
+    """Draw lines over a common x axis, at most three in a panel.
 
     Parameters
     ----------
     x : float array (n,)
     panels : mapping of mappings of float arrays (n,)
-        For each panel, by its title: the y values of each line, by its label.
+        The panels by their titles. A panel maps the label of a line to its y values.
     x_label : str
     y_label : str
 
@@ -117,7 +117,7 @@ def wavelength_curves(curves: Mapping[str, Array], *, title: str = "") -> "Figur
     return describe(figure, sentence(title or "Wavelengths", *ends))
 
 
-SCHEMES = {  # how a model gets the positions: colour, marker and dashes
+SCHEMES = {  # the style of each position scheme: colour, marker and dashes
     "no positions": (MEANING, "v:"),
     "sinusoidal": (POSITION, "o-"),
     "learned": ("#CC79A7", "s--"),
@@ -142,7 +142,7 @@ def accuracy(
     x : sequence of int
         The training steps, or the lengths of the test sentences.
     panels : mapping of mappings of float arrays (runs, len(x))
-        For each panel, by its title: the accuracies of each position scheme, a key of SCHEMES.
+        The panels by their titles. A panel maps a position scheme, a key of SCHEMES, to its accuracies.
     x_label : str
     chance : float
         The accuracy of guessing, drawn as a line.
@@ -216,8 +216,9 @@ def gradient_by_depth(panels: Mapping[str, Mapping[str, Array]]) -> "Figure":
     Parameters
     ----------
     panels : mapping of mappings of float arrays (n_layers,)
-        For each panel, by its title: the sizes of each line, by its label; at most three lines. Where a
-        gradient is zero, but for rounding, the sizes are NaN, and the line ends with a mark.
+        The panels by their titles. A panel maps the label of a line to its sizes, for at most three lines. If
+        only rounding errors are left of a gradient, its size must be NaN, and the line ends there with a
+        mark.
 
     Returns
     -------
@@ -276,13 +277,13 @@ def _format_size(size: float) -> str:
 
 @in_style
 def growth(panels: Mapping[str, tuple[Array, Mapping[str, Array]]]) -> "Figure":
-    """Draw times with two logarithmic axes, where a power law is a straight line.
+    """Draw times on two logarithmic axes, where a power law is a straight line.
 
     Parameters
     ----------
     panels : mapping of pairs
-        For each panel, by its x label: x, a float array (n,), and the times of each line in ms, by its label.
-        A panel has at most three lines.
+        The panels by their x labels. A panel is a pair: x, a float array (n,), and a mapping from line labels
+        to times in ms. A panel has at most three lines.
 
     Returns
     -------
@@ -309,12 +310,13 @@ def growth(panels: Mapping[str, tuple[Array, Mapping[str, Array]]]) -> "Figure":
 
 
 def gpu_growth(runs: Sequence[Mapping[str, Any]]) -> "Figure":
-    """Draw the time of a block over the number of its words, with NumPy and on the GPU, one panel per dtype.
+    """Draw the run time of a block over the number of words, for NumPy and a GPU, one panel per dtype.
 
     Parameters
     ----------
     runs : sequence of mappings
-        The runs of gpu.json: "T", "dtype" and "seconds", which has the times of "numpy" and "cupy".
+        The runs of gpu.json. A run has the number of words "T", the "dtype", and the times "seconds" of
+        "numpy" and "cupy".
 
     Returns
     -------

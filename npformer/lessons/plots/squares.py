@@ -99,7 +99,7 @@ def heat_maps(
 
 
 def position_similarity(table: Array, *, title: str = "") -> "Figure":
-    """Draw the dot product of every two rows of a table of positions: the similarity of two positions.
+    """Draw the similarity of every two positions: the dot product of their rows in the position table.
 
     The dot product of two rows of sinusoids is at most d_model/2.
 
@@ -119,7 +119,8 @@ def position_similarity(table: Array, *, title: str = "") -> "Figure":
     """
     products = table @ table.T
     figure = heat_map(products, title=title, x_label="position q (in tokens)", signed=False)
-    figure.axes[0].images[0].set_clim(products.min(), products.max())  # the scale need not contain zero
+    # The colour scale covers only the products, even if zero is not among them.
+    figure.axes[0].images[0].set_clim(products.min(), products.max())
     return describe(figure, sentence(title, *_diagonals_in_words(products)))
 
 
@@ -241,12 +242,12 @@ def matrices(
 
 @in_style
 def binary_counter(bits: Array, table: Array, *, base: float) -> "Figure":
-    """Draw counting in binary next to counting with waves.
+    """Draw two ways to count next to each other: with bits and with waves.
 
     Parameters
     ----------
     bits : array (n, pairs)
-        The bits of the numbers from 0 to n - 1; column 0 has the ones.
+        The bits of the numbers from 0 to n - 1. Column 0 is the lowest bit.
     table : float array (n, 2 · pairs)
         The sinusoids of the positions from 0 to n - 1.
     base : float
@@ -312,7 +313,7 @@ def attention_weights(weights: Array, tokens: Sequence[str], *, title: str = "")
     return describe(figure, sentence(title, weights_in_words(weights, tokens)))
 
 
-LEAST = 0.05  # in large tables, smaller weights have a colour, but no number
+LEAST = 0.05  # smaller weights in large tables are shown only as colours
 
 
 @in_style
@@ -324,8 +325,8 @@ def attention_heads(weights: Mapping[str, Array], tokens: Sequence[str], *, acro
     Parameters
     ----------
     weights : mapping of float arrays (T, T)
-        The weights of each head, by its title; one row per query. If there are fewer rows than tokens, they
-        belong to the last tokens.
+        The weights of each head, by its title; one row per query. If there are fewer rows than tokens, the
+        rows belong to the last tokens.
     tokens : sequence of str
     across : int
         The number of heads in a row.
@@ -443,7 +444,7 @@ def _themes_in_words(off_diagonal: Array, names: Sequence[str], ends: Array) -> 
     for name, start, end in zip(names, ends[:-1], ends[1:], strict=True):
         has_same_theme[start:end, start:end] = True
         n_texts = end - start
-        n_pairs = max(n_texts * (n_texts - 1), 1)  # without the diagonal, whose entries are 0 here
+        n_pairs = max(n_texts * (n_texts - 1), 1)  # without the diagonal, which is 0 in `off_diagonal`
         mean = off_diagonal[start:end, start:end].sum() / n_pairs
         texts.append(f"inside {name} {format_value(mean)} on average")
     if len(names) > 1:
@@ -455,7 +456,7 @@ def _themes_in_words(off_diagonal: Array, names: Sequence[str], ends: Array) -> 
 
 
 def largest_of(tables: Iterable[Array]) -> float:
-    """Return the end of one colour scale for all tables: the largest absolute value, or 1 if all are 0."""
+    """Return the end of a colour scale: the largest absolute value in all tables, or 1 if all are 0."""
     largest = max(float(np.abs(values).max()) for values in tables)
     return 1.0 if largest == 0 else largest
 
@@ -481,7 +482,7 @@ def draw_numbered(
     least: float = -math.inf,
     **look: Any,
 ) -> None:
-    """Draw the squares, and write the numbers that are at least `least`."""
+    """Draw a square for each number, and write each number that is at least `least` into its square."""
     draw_colours(axes, values, largest, signed, **look)
     write_numbers(axes, np.where(values < least, np.nan, values), largest, decimals, size)
 

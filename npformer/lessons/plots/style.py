@@ -39,7 +39,7 @@ STYLE = {
 
 
 def in_style(draw: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function to run in our style; the reader's own matplotlib settings are restored after it."""
+    """Make a function draw in STYLE. When the function ends, the user's matplotlib settings are restored."""
 
     @functools.wraps(draw)
     def draw_in_style(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -52,7 +52,7 @@ def in_style(draw: Callable[P, R]) -> Callable[P, R]:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """Return an empty figure; the size is in inches, and matplotlib lays out the parts when it draws them."""
+    """Return an empty figure of this size in inches. matplotlib lays out its panels when it is drawn."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -68,8 +68,8 @@ def make_panels(
 ) -> tuple["Figure", list[tuple["Axes", R]]]:
     """Return a figure with a panel for each title of `contents`, and the pairs (axes, content).
 
-    `across` is the number of panels in a row; all panels are in one row if it is omitted. `loc` is the
-    position of the titles. `shared` goes to `Figure.subplots`.
+    `across` is the number of panels in a row. By default, all panels are in one row. `loc` aligns the titles.
+    `shared` is passed on to `Figure.subplots`.
     """
     n_panels = len(contents)
     across = n_panels if across is None else min(across, n_panels)
@@ -83,7 +83,7 @@ def make_panels(
 
 
 def legend_outside(figure: "Figure", loc: Any = "outside lower center", **look: Any) -> None:
-    """Add one legend in one row outside the panels; a label of several panels appears once."""
+    """Add one legend in one row outside the panels. A label that several panels use appears once."""
     handle_of: dict[str, Any] = {}
     for axes in figure.axes:
         handles, labels = axes.get_legend_handles_labels()
@@ -93,7 +93,7 @@ def legend_outside(figure: "Figure", loc: Any = "outside lower center", **look: 
 
 @in_style
 def encoded(figure: "Figure", kind: str = "png") -> bytes:
-    """Return the bytes of a figure's file; they contain neither the date nor the name of the software.
+    """Return the bytes of an image file of a figure, without the date and the name of the software.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def encoded(figure: "Figure", kind: str = "png") -> bytes:
     """
     metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     dots_per_inch = 200 if is_for_slides() else 100
-    figure.draw_without_rendering()  # the layout is final only after two passes: this one and `savefig`
+    figure.draw_without_rendering()  # the layout is final after two passes: this call and `savefig`
     file = io.BytesIO()
     figure.savefig(file, format=kind, dpi=dots_per_inch, metadata=metadata)
     return file.getvalue()
@@ -114,7 +114,7 @@ def encoded(figure: "Figure", kind: str = "png") -> bytes:
 
 STAGE = "NPFORMER_STAGE"  # this environment variable is set when a lesson is run for slides
 STAGE_SIZE = (9.4, 4.86)  # the size of a picture that fills a slide, in inches
-STAGE_POINTS = 15  # the font size on slides: 28 of 720 pixels
+STAGE_POINTS = 15  # the font size on slides; a slide shows 15 points as 28 of its 720 pixels
 INDEX = 0.7  # the size of a subscript or superscript in matplotlib, relative to the text
 
 
@@ -133,7 +133,7 @@ def fill_stage(figure: "Figure") -> None:
 
     width, height = STAGE_SIZE
     figure.set_size_inches(width, min(height, figure.get_figheight()))
-    figure.draw_without_rendering()  # now the axes have their ticks
+    figure.draw_without_rendering()  # before this call, the axes have no ticks
     for text in figure.findobj(Text):
         points = min(float(text.get_fontsize()), STAGE_POINTS)
         has_index = re.search(r"\$.*[_^].*\$", text.get_text())
@@ -141,12 +141,12 @@ def fill_stage(figure: "Figure") -> None:
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             for label in axis.get_ticklabels()[:1]:
-                # The tick parameter also makes matplotlib choose as many ticks as fit now.
+                # Unlike `set_fontsize`, this call also makes matplotlib choose a number of ticks that fits.
                 axis.set_tick_params(labelsize=label.get_fontsize())
 
 
 def panels_of(figure: "Figure") -> str:
-    """Return the position of each panel of a drawn figure: "outside,left,right,top,bottom …".
+    """Return where each panel of a drawn figure is, as text: "outside,left,right,top,bottom …".
 
     The numbers are percentages of the figure's width and height. `outside` is the left edge of the panel with
     its labels.
@@ -168,16 +168,15 @@ def panels_of(figure: "Figure") -> str:
     return " ".join(panels)
 
 
-MOST_PIXELS = (
-    640  # the largest height of a picture in a notebook, so that it fits on one screen with its code
-)
+MOST_PIXELS = 640  # the maximum height of a picture in a notebook, so that one screen shows picture and code
 
 
 class Picture(NamedTuple):
     """A picture and its alternative text, in a form that every notebook program shows.
 
     The picture is an `<img>` element with an `alt` attribute. JupyterLab, Notebook 7 and nbconvert would drop
-    the alternative text of an image/png output. They show the element in untrusted notebooks too.
+    the alternative text of an image/png output. These programs show an `<img>` element even in untrusted
+    notebooks.
     """
 
     png: bytes
@@ -198,8 +197,8 @@ class Picture(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The width in pixels; a picture that is higher than 640 pixels is shown smaller."""
-        width = int.from_bytes(self.png[16:20])  # the PNG header contains the size
+        """The width in pixels. A picture that is higher than MOST_PIXELS is scaled down."""
+        width = int.from_bytes(self.png[16:20])  # the PNG header has the width and the height in these bytes
         height = int.from_bytes(self.png[20:24])
         return round(width * min(1, MOST_PIXELS / height))
 

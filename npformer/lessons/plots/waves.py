@@ -117,7 +117,7 @@ def draw_clock(axes: "Axes", s: float, c: float) -> None:
     from matplotlib.patches import Circle
 
     axes.add_patch(Circle((0, 0), 1, facecolor="white", edgecolor=FAINT, linewidth=3))
-    for angle in np.arange(12) * math.pi / 6:  # of the twelve hours
+    for angle in np.arange(12) * math.pi / 6:  # the twelve hour marks
         x, y = np.outer((np.sin(angle), np.cos(angle)), (0.92, 1))
         axes.plot(x, y, color=MEANING, linewidth=2)
     axes.plot((0, s), (0, 0), color=SINE, linewidth=5, label="sine: to the right")

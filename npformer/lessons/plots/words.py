@@ -1,6 +1,6 @@
-"""Alternative texts: what a picture shows, in words, for readers who cannot see it.
+"""Write alternative texts: descriptions of pictures for readers who cannot see the pictures.
 
-Each function makes a text from the numbers of the picture. All lessons use them.
+Each function makes a text from the numbers in a picture. All lessons use them.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 from npformer.backend import Array
 
 T = TypeVar("T")
-FEW = 36  # an array with at most so many numbers is written number by number
+FEW = 36  # an array with more numbers is described only by its size and range
 
 
 def format_value(value: float, decimals: int = 2) -> str:
@@ -61,9 +61,10 @@ def _count(n: int, noun: str) -> str:
 
 
 def large_table_in_words(values: Array) -> str:
-    """Return the text of a table that is drawn as colours.
+    """Describe a table that is drawn as colours.
 
-    The text also says how much neighbouring rows differ at the left and at the right of the table.
+    The text also says how much neighbouring rows differ in the left quarter and in the right quarter of the
+    table.
 
     >>> large_table_in_words(np.array([[0.0, 0.0], [1.0, 0.0]]))[26:]
     'from one row to the next a number changes by 1 on average in the left quarter and by 0 in the right one'
@@ -73,14 +74,14 @@ def large_table_in_words(values: Array) -> str:
     if len(values) < 2:
         return table_in_words(values)
     change = np.abs(np.diff(values, axis=0))
-    quarter = math.ceil(np.shape(values)[1] / 4)  # columns
+    quarter = math.ceil(np.shape(values)[1] / 4)  # the number of columns in a quarter of the table
     left = format_value(change[:, :quarter].mean())
     right = format_value(change[:, -quarter:].mean())
     side = f"changes by {left} on average in the left quarter and by {right} in the right one"
     return f"{table_in_words(values)}; from one row to the next a number {side}"
 
 
-STRONGEST = 4  # how many weights of a table are written
+STRONGEST = 4  # the number of rows whose largest weight is written
 
 
 def weights_in_words(weights: Array, tokens: Sequence[str]) -> str:
@@ -103,7 +104,7 @@ def weights_in_words(weights: Array, tokens: Sequence[str]) -> str:
 
 
 def line_in_words(name: str, x: Array, y: Array) -> str:
-    """Return the first, last, lowest and highest point of a line; small numbers get more decimals.
+    """Return the first, last, lowest and highest point of a line. Small numbers have more decimals.
 
     >>> line_in_words("sines", np.arange(3), np.array([0.0, 2.0, 1.0]))
     'sines from 0 at 0 to 1 at 2, lowest 0 at 0, highest 2 at 1'
@@ -123,7 +124,7 @@ def line_in_words(name: str, x: Array, y: Array) -> str:
 
 
 def sentence(title: str, *parts: str) -> str:
-    """Return a title and the texts under it as one line; the title may be empty.
+    """Join a title and the texts under it to one line. The title may be empty.
 
     >>> sentence("step", "4 rows", "1 column"), sentence("", "4 rows")
     ('step: 4 rows; 1 column', '4 rows')
@@ -142,7 +143,7 @@ def lines_in_words(x: Array, lines: Mapping[str, Array]) -> str:
 
 
 def panels_in_words(panels: Mapping[str, T], describe_panel: Callable[[T], str]) -> str:
-    """Return the title and the text of each panel; `describe_panel` makes the text.
+    """Return the title of each panel and its text, which `describe_panel` writes.
 
     >>> panels_in_words({"A": np.ones(1), "B": np.arange(2)}, range_in_words)
     'A: numbers from 1 to 1. B: numbers from 0 to 1'
