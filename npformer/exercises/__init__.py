@@ -5,7 +5,7 @@ Show an exercise, check an answer to it, and look for the wrong line of a functi
     from npformer.exercises import check, find_the_bug, show
 
     show("pe.entry@Ada")                # Ada's own numbers; without a name, the standard numbers
-    check("pe.entry@Ada", 0.841)        # level=2 says what was observed, level=3 adds the likely cause
+    check("pe.entry@Ada", 0.841)        # level=2 adds the likely cause, level=3 what to read
     find_the_bug("block.forward@Ada")   # a function in which one line is wrong
 """
 
