@@ -36,7 +36,7 @@ def describe_relation(relation: Relation) -> tuple[str, ...]:
     --------
     >>> from npformer.gradcheck.relations import Relation
     >>> describe_relation(Relation("sign"))
-    ('the gradient has the opposite sign everywhere', 'perhaps a minus sign is missing, or it is one too many')
+    ('the gradient has the opposite sign everywhere', 'perhaps a minus sign is missing or extra')
     """
     parts = [describe_observation(relation)]
     other = relation.parameters.get("other")
