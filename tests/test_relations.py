@@ -359,7 +359,11 @@ NAMES = ("axis 0 of x", "axis 1 of x")
 @pytest.mark.parametrize(
     "kind, parameters, text",
     [
-        ("sum_missing", {"axes": (0, 1)}, "the gradient would be correct if it were summed over axes 0 and 1"),
+        (
+            "sum_missing",
+            {"axes": (0, 1)},
+            "the gradient would be correct if it were summed over axes 0 and 1",
+        ),
         ("sum_missing", {"axes": (2,)}, "the gradient would be correct if it were summed over axis 2"),
         ("transposed", {"order": (1, 0)}, "the gradient is the transpose of the correct gradient"),
         (
@@ -368,7 +372,11 @@ NAMES = ("axis 0 of x", "axis 1 of x")
             "the gradient is the transpose of the correct gradient, with its axes in the order (2, 0, 1)",
         ),
         ("reshaped", {"shape": (5,)}, "the gradient has the correct numbers in the shape (5,)"),
-        ("few", {"count": 1, "size": 9, "index": (0, 2)}, "the gradient is wrong in 1 of 9 entries, first [0, 2]"),
+        (
+            "few",
+            {"count": 1, "size": 9, "index": (0, 2)},
+            "the gradient is wrong in 1 of 9 entries, first [0, 2]",
+        ),
         ("near", {"share": 2.3e-5}, "the gradient is off by only 2e-05 of its largest entry"),
         ("factor", {"factor": SIXTH, "origins": ()}, "the gradient is 1/6 times the correct gradient"),
         (
@@ -379,15 +387,27 @@ NAMES = ("axis 0 of x", "axis 1 of x")
         ("other", {"name": "z", "factor": ONE, "times_d_output": True}, "the gradient is d_output times z"),
         ("other", {"name": "z", "factor": SIXTH, "times_d_output": False}, "the gradient is 1/6 times z"),
         ("other", {"name": "z", "factor": ONE, "times_d_output": False}, "the gradient is z"),
-        ("term_added", {"name": "z", "factor": SIXTH}, "the gradient is the correct gradient plus 1/6 times z"),
+        (
+            "term_added",
+            {"name": "z", "factor": SIXTH},
+            "the gradient is the correct gradient plus 1/6 times z",
+        ),
         ("term_added", {"name": "z", "factor": ONE}, "the gradient is the correct gradient plus z"),
         (
             "multiplied",
             {"name": "a", "instead_of": "b"},
             "entry by entry, the gradient contains the factor a instead of b",
         ),
-        ("multiplied", {"name": "a", "instead_of": ""}, "entry by entry, the gradient is the correct gradient times a"),
-        ("multiplied", {"name": "", "instead_of": "b"}, "entry by entry, the gradient is the correct gradient divided by b"),
+        (
+            "multiplied",
+            {"name": "a", "instead_of": ""},
+            "entry by entry, the gradient is the correct gradient times a",
+        ),
+        (
+            "multiplied",
+            {"name": "", "instead_of": "b"},
+            "entry by entry, the gradient is the correct gradient divided by b",
+        ),
         (
             "mixes",
             {"axis": 1, "not_along": 0},

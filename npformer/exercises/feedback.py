@@ -129,7 +129,7 @@ EXPLAINING = (
 
 
 def _write_reading(verdict: Verdict) -> str:
-    """Write what to read about the first listed mistake, or about the exercise: the lesson, then the paper."""
+    """Write what to read on the first listed mistake or on the exercise: first the lesson, then the paper."""
     place = bank()[verdict.exercise].place
     if verdict.codes:
         mistake = templates.catalog().mistakes.get(verdict.codes[0])
