@@ -73,7 +73,7 @@ def show(exercise_id: str) -> Text:
     --------
     >>> show("pe.entry")
     pe.entry  (sinusoids, level 2)
-    The position table has d_model = 8. What stands at position 23 in column 3?
+    The position table has d_model = 8. What is the entry at position 23, column 3?
     (Columns are counted from 0, angles are in radians.) Three decimals.
     Answer with a number.
     """

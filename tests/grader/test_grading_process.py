@@ -173,7 +173,9 @@ def test_exchange_does_not_count_for_the_checker(thread_grader, monkeypatch):
 def test_request_stops_waiting_at_the_limit(grade_replies, thread_grader):
     thread_grader.limits = Limits(seconds=2, wall=1e-9)
     assert grade_replies(TABLE) == [("not read", "The code was still running after 2 seconds.")]
-    assert grade_replies(TABLE, wall_left=0.0) == [("not read", "The code was still running after 2 seconds.")]
+    assert grade_replies(TABLE, wall_left=0.0) == [
+        ("not read", "The code was still running after 2 seconds.")
+    ]
     rows = grade_replies(TABLE, wall_left=0.1, delay=0.3)
     assert rows == [("error", ENDED)], "the limit ends with the request"
     thread_grader.limits = Limits(seconds=1)
