@@ -380,7 +380,7 @@ def test_gradcheck_directions_name_a_common_factor(ffn):
         return npf.tree_map(lambda g: 3 * g, npf.ffn_backward(dy, cache))
 
     report = gradcheck(forward, triple, x, params, directions=3)
-    assert all(row.note.startswith("it is the right one times 3") for row in report.rows)
+    assert all(row.note.startswith("the gradient is 3 times the correct gradient") for row in report.rows)
 
 
 def test_gradcheck_directions_pass_in_spite_of_kinks():

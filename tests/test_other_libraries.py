@@ -136,5 +136,5 @@ def test_page_example_passes_and_detects_a_factor(name):
             gradient = gradient[0]
         return 2 * gradient
 
-    with pytest.raises(AssertionError, match="the right one times 2"):
+    with pytest.raises(AssertionError, match="2 times the correct gradient"):
         assert_gradients(forward, doubled_backward, argument)

@@ -5,7 +5,7 @@ Show an exercise, check an answer to it, and look for the wrong line of a functi
     from npformer.exercises import check, find_the_bug, show
 
     show("pe.entry@Ada")                # Ada's own numbers; without a name, the standard numbers
-    check("pe.entry@Ada", 0.841)        # level=2 says what was observed, level=3 adds the likely cause
+    check("pe.entry@Ada", 0.841)        # level=2 adds the likely cause, level=3 what to read
     find_the_bug("block.forward@Ada")   # a function in which one line is wrong
 """
 
@@ -73,7 +73,7 @@ def show(exercise_id: str) -> Text:
     --------
     >>> show("pe.entry")
     pe.entry  (sinusoids, level 2)
-    The position table has d_model = 8. What stands at position 23 in column 3?
+    The position table has d_model = 8. What is the entry at position 23, column 3?
     (Columns are counted from 0, angles are in radians.) Three decimals.
     Answer with a number.
     """

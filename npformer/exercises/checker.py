@@ -51,8 +51,10 @@ def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
     answer : a letter, True or False, a number, a list of numbers, or a function
         The forms that the exercise asks for. A string such as "1/2" or "√2" counts as a number.
     level : 1, 2 or 3
-        How much the feedback says. Level 1 says what is correct and where the first difference is. Level 2
-        says what was observed. Level 3 adds the likely cause, a question, and where to read.
+        How much the feedback says. Level 1 is for finding the mistake alone: it says what is correct and
+        where the first difference is. Level 2 is for a lesson: it says what was observed, adds the likely
+        cause if one is known, and asks one question. Level 3 is for learning at home: it adds what to read,
+        first the section of the lesson, then the paper.
 
     Returns
     -------

@@ -20,11 +20,7 @@ class Text(NamedTuple):
 
 
 def write_feedback(verdict: Verdict, level: int) -> Text:
-    """Write the sentences for a verdict.
-
-    Level 1 says what is correct and where the first difference is. Level 2 says what was observed. Level 3
-    adds the likely cause, one question, and where to read. Level 2 asks the question if nothing was observed.
-    """
+    """Write the sentences for a verdict. The docstring of ``check`` defines the levels."""
     observations = _write_observations(verdict)
     correct = _write_sentences(verdict, Role.AGREEMENT)
     problems = _write_sentences(verdict, Role.PROBLEM)
@@ -38,14 +34,12 @@ def write_feedback(verdict: Verdict, level: int) -> Text:
     is_unanswered = any(finding.kind == "unanswered" for finding in verdict.findings)
     if is_unanswered:
         return Text(evidence, "", None)
-    hint = ""
-    if level >= 3:
-        hint = _join(_write_causes(verdict), _write_reading(verdict))
-    question = None
-    asks_early = level == 2 and not observations
-    if level >= 3 or asks_early:
-        question = _choose_question(verdict)
-    return Text(evidence, hint, question)
+    if level == 1:
+        return Text(evidence, "", None)
+    hint = _write_causes(verdict)
+    if level == 3:
+        hint = _join(hint, _write_reading(verdict))
+    return Text(evidence, hint, _choose_question(verdict))
 
 
 def _write_sentences(verdict: Verdict, role: Role) -> list[str]:
@@ -90,10 +84,15 @@ def _write_needed_places(verdict: Verdict) -> list[str]:
 
 
 def _write_causes(verdict: Verdict) -> str:
-    """Write the likely causes. If several mistakes fit, the text says that it is one of them."""
+    """Write the likely causes of the listed mistakes, or else of the first observation that has one.
+
+    If several mistakes fit, the text says that it is one of them.
+    """
     codes = [code for code in verdict.codes if (verdict.exercise, code) not in templates.catalog().options]
     causes = list(dict.fromkeys(_mistake(code).cause for code in codes))
     texts = templates.catalog().texts
+    if not codes:
+        causes = _causes_of_observations(verdict)[:1]
     if not causes:
         is_unknown = verdict.status == "unrecognised" and not _is_explained(verdict)
         if is_unknown:
@@ -102,6 +101,12 @@ def _write_causes(verdict: Verdict) -> str:
     if verdict.status == "ambiguous" and len(causes) > 1:
         return texts["one_of_these"].format(" ".join(causes))
     return " ".join(causes)
+
+
+def _causes_of_observations(verdict: Verdict) -> list[str]:
+    """Return the likely cause of each observation that has one."""
+    causes = [sentence(finding, verdict.outputs, "cause") for finding in verdict.of_role(Role.OBSERVATION)]
+    return [cause for cause in causes if cause]
 
 
 def _is_explained(verdict: Verdict) -> bool:
@@ -124,13 +129,17 @@ EXPLAINING = (
 
 
 def _write_reading(verdict: Verdict) -> str:
-    """Write which lesson or paper to read: that of the first listed mistake, or that of the exercise."""
+    """Write what to read on the first listed mistake or on the exercise: first the lesson, then the paper."""
     place = bank()[verdict.exercise].place
     if verdict.codes:
         mistake = templates.catalog().mistakes.get(verdict.codes[0])
         if mistake is not None:
             place = mistake.place
-    return templates.catalog().texts["read"].format(place.read)
+    texts = templates.catalog().texts
+    if place.read.startswith("lesson "):
+        return texts["read"].format(place.read)
+    lesson = texts["lesson"].format(", ".join(place.teach.split(", ")[:2]))
+    return texts["read_both"].format(lesson, place.read)
 
 
 def _choose_question(verdict: Verdict) -> str:

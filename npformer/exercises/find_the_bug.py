@@ -97,7 +97,7 @@ def find_code_exercise(exercise_id: str) -> tuple[Code, str]:
 def write_exercise(task: Code, name: str) -> str:
     """Write the text that the student gets: comments with the task, imports, and the wrong function."""
     bug = draw_bug(task, name)
-    request = "One line below is not right. Find it and mend it; this says whether it is right now:"
+    request = "One line below is wrong. Find the line and correct it. This call checks your correction:"
     quoted_id = json.dumps(f"{task.id}@{name}".rstrip("@"), ensure_ascii=False)
     comments = [
         *textwrap.wrap(f"{task.id}: {task.task}", LINE - 2),

@@ -54,7 +54,8 @@ class Result(NamedTuple):
     evidence : str
         What is correct and what was observed.
     hint : str
-        The likely cause, and where to read. It is "" below level 3, except for a variant that passes.
+        The likely cause if one is known, and at level 3 what to read. It is "" at level 1, except for a
+        variant that passes.
     question : str or None
         A question that leads to the mistake. It is None at level 1.
 

@@ -145,7 +145,7 @@ def gradcheck(
     --------
     >>> square = lambda x: (x * x, x)
     >>> print(gradcheck(square, lambda dy, x: dy * x, np.array([1.0, -3.0, 2.0])).rows[0].note)
-    it is the right one times 1/2; a mean where a sum is due ...
+    the gradient is 1/2 times the correct gradient; perhaps a factor is forgotten ...
     >>> bool(gradcheck(square, lambda dy, x: dy * 2 * x, np.array([1.0, -3.0])))
     True
     """

@@ -11,7 +11,6 @@ from npformer.gradcheck.relations import Factor, Origin, Relation, is_number
 
 OPTIONAL: dict[str, tuple[str, ...]] = {  # parameters that may have nothing to report
     "transposed": ("order",),
-    "factor": ("origins",),
     "other": ("factor", "times_d_output"),
     "term_added": ("factor",),
     "multiplied": ("name", "instead_of"),
@@ -31,19 +30,22 @@ def load_templates() -> dict[str, dict[str, str]]:
 
 
 def describe_relation(relation: Relation) -> tuple[str, ...]:
-    """Describe a relation by the parts of a note: the observation first, the likely cause last.
+    """Describe a relation by the parts of a note: the observation, the likely cause, and sizes that fit too.
 
     Examples
     --------
     >>> from npformer.gradcheck.relations import Relation
     >>> describe_relation(Relation("sign"))
-    ('it has the opposite sign everywhere', 'a minus that is lost, or one too many')
+    ('the gradient has the opposite sign everywhere', 'perhaps a minus sign is missing or extra')
     """
     parts = [describe_observation(relation)]
     other = relation.parameters.get("other")
     if other is not None:
         parts.append(describe_observation(other))
-    parts.append(load_templates()[relation.kind]["cause"])
+    template = load_templates()[relation.kind]
+    parts.append(template["cause"])
+    if relation.parameters.get("origins"):
+        parts.append(template["sizes"].format_map(describe_parameters(relation)))
     return tuple(parts)
 
 

@@ -64,7 +64,7 @@ def test_find_the_bug_reports_syntax_errors():
 
 
 def test_find_the_bug_rejects_other_kinds_of_answers():
-    assert "A function is asked for" in find_the_bug("softmax.forward", 3).evidence
+    assert "The task asks for a function" in find_the_bug("softmax.forward", 3).evidence
 
 
 def test_find_the_bug_rejects_exercises_in_numbers():

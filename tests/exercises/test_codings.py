@@ -52,8 +52,9 @@ def find_problems_of_rejection(coding, result):
     if not result.question.endswith("?"):
         yield "no question"
     mistakes = [load_mistakes()[code] for code in coding.codes]
-    if mistakes and not result.hint.endswith(f"Read {mistakes[0].place.read}."):
-        yield f"it should end with: Read {mistakes[0].place.read}."
+    read = mistakes[0].place.read if mistakes else ""
+    if not result.hint.endswith(f"{read}.") or "Read lesson " not in result.hint:
+        yield f"it should end with the lesson to read, and then: {read}."
     for mistake in mistakes:
         if mistake.cause not in result.hint:
             yield f"the cause of {mistake.code} is missing"

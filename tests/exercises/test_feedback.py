@@ -24,7 +24,7 @@ def placeholders(template):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_finding_has_a_template(kind):
     template = CATALOG.findings[kind]
-    assert set(template) <= {"says", "says_many", "asks", "asks_many"} and "says" in template
+    assert set(template) <= {"says", "says_many", "cause", "asks", "asks_many"} and "says" in template
     for text in template.values():
         phrases = {name for name, (kinds, _) in templates.PHRASES.items() if kind in kinds}
         assert placeholders(text) <= {*KINDS[kind].parameters, *phrases, *OUTPUT_NAMES}, text
@@ -71,7 +71,7 @@ FACTORS = {
     ScaleFactor(1, 1.0, "", ("d_k",), ("T_k",), 0.5): "√(d_k/T_k)",
     ScaleFactor(1, 1.0, "", ("B", "T"), (), -1.0): "1/(B · T)",
     ScaleFactor(1, 1.0, "", ("B",), ("T",), 1.0): "B/T",
-    ScaleFactor(1, 3.25): "about 3.25, whatever the sizes are",
+    ScaleFactor(1, 3.25): "about 3.25, the same for all sizes",
     ScaleFactor(-1, 3.25, "", ("N",)): "about -3.25 times N",
 }
 
@@ -139,8 +139,9 @@ def test_text_of_says_more_at_each_level():
     assert (
         "differs" in one.evidence and "square" not in one.evidence and (one.hint, one.question) == ("", None)
     )
-    assert "square" in two.evidence and (two.hint, two.question) == ("", None)
-    assert three.evidence == two.evidence and three.hint.startswith("Read ") and three.question
+    assert "square" in two.evidence and two.hint.startswith("Perhaps ") and two.question.endswith("?")
+    assert three.evidence == two.evidence and three.question == two.question
+    assert three.hint.startswith(f"{two.hint} Read lesson 04, section 4.3, and then ")
 
 
 def test_result_fields_are_data_then_text():
@@ -158,4 +159,5 @@ def test_result_fields_are_data_then_text():
 
 def test_sentence_about_one_number_has_no_index():
     finding = Finding("nan_at", "loss", {"index": (), "others_agree": False})
-    assert templates.sentence(finding, ("loss",)) == "The output loss is NaN where a number is asked for."
+    text = templates.sentence(finding, ("loss",))
+    assert text == "The output loss is NaN where the task asks for a number."

@@ -66,7 +66,7 @@ def test_check_stops_endless_functions(answer, monkeypatch):
     started = time.monotonic()
     result = check("softmax.forward", answer)
     assert time.monotonic() - started < 10
-    assert (result.status, result.evidence) == ("error", "It was still running after 0.05 seconds.")
+    assert (result.status, result.evidence) == ("error", "The code was still running after 0.05 seconds.")
     assert check("order.bag", "b"), "a timer is still running"
     assert signal.getitimer(signal.ITIMER_REAL) == signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 

@@ -25,8 +25,8 @@ CHECKS = (  # a file, the options, the exit code, and a part of the output
     ("order_bag = 'b'", ["--only=order.bag,pe.even,pe.table"], 1, "\nNot answered: pe.even, pe.table.\n"),
     ("order_bag = 'a'", ["--exercises=order.bag", "--level=1"], 1, "Correct: 0 of 1."),
     ("order_bag = 'a'", ["--exercises=order.bag", "--level=2"], 1, "order.bag: Not yet"),
-    ("answers = {'order.bag': 'b', 'pe.evn': 3}", [], 0, "It has pe.evn: did you mean pe_even?"),
-    ("def pe_tabel(n, d): return n", [], 1, "It has pe_tabel: did you mean pe_table?"),
+    ("answers = {'order.bag': 'b', 'pe.evn': 3}", [], 0, "The file has pe.evn: did you mean pe_even?"),
+    ("def pe_tabel(n, d): return n", [], 1, "The file has pe_tabel: did you mean pe_table?"),
     ("tabel = 1", [], 1, "No answer was found. The answer to the exercise pe.table is a function"),
     ("from npformer import softmax_forward", ["--only=softmax.forward"], 1, "softmax_forward is npformer's own: write your own”"),
 )  # fmt: skip

@@ -87,7 +87,7 @@ EXPECTED_CELLS = {  # (file, column): a text in the cell
     ("long_name.py", "student"): "x" * 100,
     ("too_large_a_file.py", "evidence"): "It is larger than",
     ("odd_error.py", "evidence"): "“\\udcff",
-    ("exit_in_table.py", "evidence"): "It ended the program.",
+    ("exit_in_table.py", "evidence"): "The code ended the program.",
 }
 FORMULA_STARTS = tuple("=+-@\t\r")
 
@@ -237,7 +237,7 @@ def test_grade_ends_a_function_that_sleeps(tmp_path):
     with SubmissionGrader(str(tmp_path), Limits(seconds=7, wall=1)) as grader:
         bag, softmax = grader.grade("a.py", SLEEPS.encode(), ["order.bag", "softmax.forward"])
     assert bag.status == "pass" and softmax.status == "error"
-    assert softmax.evidence == "It was still running after 7 seconds."
+    assert softmax.evidence == "The code was still running after 7 seconds."
     assert time.monotonic() - started < 20
 
 
@@ -265,7 +265,7 @@ def test_grade_without_sandbox_reports_it_and_ends_processes(tmp_path, temporary
     assert "Missing protections on this system: files, network, processes." in result.stdout
     rows = {name: row for (name, exercise_id), row in read_rows(out).items() if exercise_id == "pe.table"}
     assert {row["status"] for row in rows.values()} <= hostile.STATUSES["wrong"]
-    assert rows["exit_in_table.py"]["evidence"] == "It ended the program."
+    assert rows["exit_in_table.py"]["evidence"] == "The code ended the program."
     wait_for_processes(temporary)
 
 

@@ -55,7 +55,7 @@ def make_first_reply(*ids):
 
 TABLE = make_first_reply("pe.table")
 ERROR = {"type_name": "KeyError", "message": "x", "line": 3, "function": "f\n"}
-ENDED = "It ended the program."
+ENDED = "The code ended the program."
 NO_ANSWER = templates.sentence(make_finding("no_answer_sent"))
 
 # --- forged replies --------------------------------------------------------------------------------
@@ -116,9 +116,9 @@ def test_call_remotely_reads_plain_fields(grade_replies, value):
 
 def test_call_remotely_reports_errors(grade_replies):
     evidence = grade_forged_value(grade_replies, {"error": ERROR})
-    assert evidence == "It stopped with KeyError: “x”, in line 3 of f."
+    assert evidence == "The function stopped with KeyError: “x”, in line 3 of f."
     evidence = grade_forged_value(grade_replies, {"error": ERROR | {"line": None}})
-    assert evidence == "It stopped with KeyError: “x”."
+    assert evidence == "The function stopped with KeyError: “x”."
 
 
 @pytest.mark.parametrize("field", [{"line": 2**30}, {"line": "3"}, {"line": True}, {"message": 3}], ids=repr)
@@ -172,13 +172,15 @@ def test_exchange_does_not_count_for_the_checker(thread_grader, monkeypatch):
 
 def test_request_stops_waiting_at_the_limit(grade_replies, thread_grader):
     thread_grader.limits = Limits(seconds=2, wall=1e-9)
-    assert grade_replies(TABLE) == [("not read", "It was still running after 2 seconds.")]
-    assert grade_replies(TABLE, wall_left=0.0) == [("not read", "It was still running after 2 seconds.")]
+    assert grade_replies(TABLE) == [("not read", "The code was still running after 2 seconds.")]
+    assert grade_replies(TABLE, wall_left=0.0) == [
+        ("not read", "The code was still running after 2 seconds.")
+    ]
     rows = grade_replies(TABLE, wall_left=0.1, delay=0.3)
     assert rows == [("error", ENDED)], "the limit ends with the request"
     thread_grader.limits = Limits(seconds=1)
     rows = grade_replies(TABLE, cpu_used=b"0.9")
-    assert rows == [("error", "It was still running after 1 second.")]
+    assert rows == [("error", "The code was still running after 1 second.")]
 
 
 def test_start_worker_halves_time_after_each_loss(thread_grader, grade_replies):

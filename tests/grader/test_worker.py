@@ -156,7 +156,7 @@ def test_serve_submission_ends_a_forked_copy(thread_grader):
     process_ids = iter([1, 2])
     worker_server.os.getpid = lambda: next(process_ids)
     (row,) = thread_grader.grade("a.py", b"order_bag = 'b'", ["order.bag"])
-    assert (row.status, row.evidence) == ("not read", "It ended the program.")
+    assert (row.status, row.evidence) == ("not read", "The code ended the program.")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
