@@ -1,11 +1,11 @@
 """Exercises on position tables, feed-forward networks and blocks, and a checker that names the mistake.
 
-Show an exercise, check an answer to it, and look for the wrong line of a function::
+Show an exercise, check an answer, and look for the wrong line of a function::
 
     from npformer.exercises import check, find_the_bug, show
 
-    show("pe.entry@Ada")                # Ada's own numbers; without a name, the standard numbers
-    check("pe.entry@Ada", 0.841)        # level=2 says what was observed, level=3 adds the likely cause
+    show("pe.entry@Ada")                # shows Ada's own numbers; without a name, shows the standard numbers
+    check("pe.entry@Ada", 0.841)        # level=2 adds what was observed, level=3 also the likely cause
     find_the_bug("block.forward@Ada")   # a function in which one line is wrong
 """
 
@@ -111,7 +111,7 @@ def hint(exercise_id: str) -> Text:
 def find_the_bug(exercise_id: str, mended: Any = None, *, level: int = 1) -> Text | Result:
     """Return a function in which one line is wrong, or check a corrected function.
 
-    The wrong line shows one of the mistakes that the exercise lists. The student's name decides which one.
+    The wrong line contains a listed mistake of the exercise. The student's name decides which mistake.
 
     Parameters
     ----------
@@ -127,7 +127,8 @@ def find_the_bug(exercise_id: str, mended: Any = None, *, level: int = 1) -> Tex
     text : str
         The text of the function, if ``mended`` is None. It can be saved as a file and run.
     result : Result
-        Otherwise. A function that is still wrong in the same way gets a finding of the kind "unmended".
+        The result of the check, if ``mended`` is given. A function that is still wrong in the same way gets a
+        finding of the kind "unmended".
 
     Raises
     ------

@@ -9,7 +9,7 @@ from npformer.exercises.task import Draw, Edit, PosedQuestion
 # --- forward -----------------------------------------------------------------------------------------
 
 def calls(way_back: bool) -> tuple[Arguments, ...]:
-    """Return calls with a large eps, with rows of small variance, and in the forward pass a constant row."""
+    """Return calls with a large eps, with rows of small variance, and with a constant row."""
     made: list[Arguments] = []
     for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 7), 1e-5)):
         x, dy = 0.7 + normal(*shape), normal(*shape, seed=1)
@@ -87,7 +87,8 @@ def token(draw: Draw) -> PosedQuestion:
 
 # --- backward ----------------------------------------------------------------------------------------
 
-# Correct derivatives of the wrong standard deviations, in place of the derivative of √(var + eps).
+# The edits for mistakes in the standard deviation. Each edit puts in the derivative that belongs to the wrong
+# standard deviation, instead of the derivative of √(var + eps).
 OWN_DDOF = ("along = ", "along = x.shape[-1] / (x.shape[-1] - 1) * ")
 OWN_EPS = ("along = ", "along = std / np.sqrt(variance) * ")
 OWN_BOTH = ("along = ", "along = std / np.sqrt(variance) * x.shape[-1] / (x.shape[-1] - 1) * ")
@@ -98,7 +99,7 @@ UNSUMMED = "", ".sum(axis=0)", ".sum(axis=1)", ".sum(axis=(0, 1), keepdims=True)
 
 
 def unsummed(left: str) -> list[Edit]:
-    """Return edits that replace the sum in dgamma, in dbeta, or in both."""
+    """Return edits that replace the sum in dgamma, in dbeta, or in both by this text."""
     dgamma, dbeta = (DGAMMA, DGAMMA.replace(SUM, left)), (DBETA, DBETA.replace(SUM, left))
     return [Edit(*dgamma, *dbeta), Edit(*dgamma), Edit(*dbeta)]
 
