@@ -68,7 +68,7 @@ def draw(draws: Draws) -> Arguments:
     return q, k, draws.normal(T_k, d_v), mask
 
 
-EDGE = 990.0  # This level plus an ordinary score stays below 1000, the largest allowed score.
+EDGE = 990.0  # This level plus an ordinary score stays below 1000, the limit of the task.
 
 
 def huge(level: Array, keys: Array | None = None) -> Arguments:

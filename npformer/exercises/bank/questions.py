@@ -165,8 +165,8 @@ def function_exercise(
     calls : one call for each edge case that the task allows; random calls are added
     draw : makes a random call; by default, each argument is a random array with the axes in `axes`
     parts : further fields of `Code` and `Probe`. `solution` is a text. The keys of `mistakes` and `hard` are
-        the codes of mistakes. The values of `landmarks` and `directions` are edits of the
-        solution, or expressions that replace its returned value.
+        the codes of mistakes. The values of `landmarks` and `directions` are edits of the solution, or
+        expressions that replace the returned value.
     """
     text, right = parts["solution"], compile_function(parts["solution"])
     for part in ("mistakes", "hard"):
