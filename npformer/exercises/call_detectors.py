@@ -196,7 +196,7 @@ def _fill(argument: Any, value: Any) -> Any:
 
 
 def broken_invariance(trial: Trial) -> Finding | None:
-    """Report an answer that changes after a shift that should cancel, or a gradient that is not linear in dy."""
+    """Report an answer that changes after a shift that should cancel, or a gradient not linear in dy."""
     for shift, change in trial.probe.invariances.items():
         if _breaks_scaling(trial, change, 1.0):
             return make_finding("does_not_cancel", shift=shift)

@@ -210,7 +210,7 @@ def _choose_nearest(
 
 
 def compare_numbers(given: Array, right: Array, task: Numbers) -> Iterator[Finding]:
-    """Report whether the form is correct, which numbers agree, and in which direction the others are wrong."""
+    """Report a wrong form, or the numbers that agree and whether the others are too large or too small."""
     if given.shape != right.shape:
         if right.ndim:
             yield make_finding(
@@ -466,7 +466,7 @@ def _assess_correct_numbers(task: Code, function: Function, found: Sequence[Outc
     return accept(task)
 
 
-# `math` raises these errors where NumPy returns inf or NaN, so these errors count as infinite numbers.
+# `math` raises these errors where NumPy returns inf or NaN, so they count like infinity.
 NO_NUMBER = ("OverflowError", "ZeroDivisionError", "ValueError")
 
 
@@ -508,7 +508,7 @@ def _choose_tolerance(answer: Outcome) -> float:
 
 
 def _assess_empty(task: Code, function: Function, found: Sequence[Outcome]) -> Verdict:
-    """Return the verdict on a function that returns None: a stub, or a function without a return statement."""
+    """Return the verdict on a function that returns None: a stub, or a function without ``return``."""
     if is_stub(function) or any(outcome.not_implemented for outcome in found):
         return report_problem(task, make_finding("unanswered"))
     return report_problem(task, make_finding("returned_none"))

@@ -68,11 +68,11 @@ def draw(draws: Draws) -> Arguments:
     return q, k, draws.normal(T_k, d_v), mask
 
 
-EDGE = 990.0  # This level plus an ordinary score stays below 1000, the limit of the task.
+EDGE = 990.0  # added to ordinary scores, which then stay below 1000, the largest allowed score
 
 
 def huge(level: Array, keys: Array | None = None) -> Arguments:
-    """Return a call in which each score is an ordinary number plus the query's level times the key's factor."""
+    """Return a call in which each score is an ordinary score plus the query's level times the key's factor."""
     own = np.ones(5) if keys is None else keys
     more = 5**0.5 * own[:, None]
     return np.append(normal(3, 4), level, axis=1), np.append(normal(5, 4), more, axis=1), normal(5, 2), None
