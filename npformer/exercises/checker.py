@@ -473,7 +473,7 @@ NO_NUMBER = ("OverflowError", "ZeroDivisionError", "ValueError")
 def _assess_hard_call(
     task: Code, function: Function, mistake: Mistake, given: tuple[Any, ...]
 ) -> Verdict | None:
-    """Return the verdict on a call with extreme arguments, or None if the function is correct in this call."""
+    """Return the verdict on a call with extreme arguments, or None if the function is correct in it."""
     answer = run(function, given, task.probe)
     expected = run(task.right, given, task.probe)
     is_about_precision = mistake.kind == "precision"

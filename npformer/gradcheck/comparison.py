@@ -73,9 +73,9 @@ def gradcheck(
 ) -> GradientReport:
     """Compare gradients with finite differences: is ``backward`` the derivative of ``forward``?
 
-    Every entry is compared. Let φ(x) = Σ d_output · forward(x) for one random d_output; then a correct backward
-    pass returns dφ/dx. The module `npformer.gradcheck.finite_differences` explains how dφ/dx is estimated, and
-    how large the error of the estimate may be.
+    Every entry is compared. Let φ(x) = Σ d_output · forward(x) for one random d_output. A correct backward
+    pass returns dφ/dx. The module `npformer.gradcheck.finite_differences` explains how dφ/dx is estimated,
+    and how large the error of the estimate may be.
 
     The report has one row for each floating array, with the worst entry of the array. The report is true if
     every row passes. Each row has one of these verdicts:
@@ -172,8 +172,8 @@ def gradcheck(
 def _repeat_calls(calls: Calls, comparisons: Sequence[LeafComparison]) -> None:
     """Call backward again with the same d_output and cache, and then with a multiple of d_output.
 
-    A gradient is linear in d_output. The multiple is chosen so that the largest gradient is about 1/√ε. This is
-    so large that clipping or saturation anywhere in backward changes the gradient.
+    A gradient is linear in d_output. The multiple makes the largest gradient about 1/√ε. At this size,
+    clipping or saturation anywhere in backward changes the gradient.
     """
     calls.check_first_results()
     largest = max(comparison.limits.magnitude for comparison in comparisons)
@@ -192,8 +192,8 @@ def _describe_sampling(comparisons: Sequence[LeafComparison]) -> str:
         return ""
     # A wrong entry with the error E changes the derivative along a direction by u E, where u is a standard
     # normal variable. The entry passes if |u| E is at most the accepted error plus the error bound. If E is
-    # SAFETY times this sum, the entry passes for |u| ≤ 1 / SAFETY. The probability density of |u| at 0 is √(2/π),
-    # so one direction misses the error with a probability of about √(2/π) / SAFETY.
+    # SAFETY times this sum, the entry passes for |u| ≤ 1 / SAFETY. The probability density of |u| at 0 is
+    # √(2/π), so one direction misses the error with a probability of about √(2/π) / SAFETY.
     shares = []
     for comparison in sampled:
         error_bound = max(estimate.error_bound for estimate in comparison.estimates)

@@ -19,11 +19,12 @@ from npformer.gradcheck.relations import (
     find_relation,
 )
 
-KINDS_OF_WHOLE_ARRAYS = ("zero", "should_be_zero", "sign", "factor")  # random directions can show these kinds too
+# The kinds of relations that random directions can show.
+KINDS_OF_WHOLE_ARRAYS = ("zero", "should_be_zero", "sign", "factor")
 
 
 def describe_failures(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[Keys, tuple[str, ...]]:
-    """Return the parts of a note for each failing gradient that has a known relation to the correct gradient."""
+    """Return the parts of a note for each failing gradient whose relation to the correct one is known."""
     failures = [comparison for comparison in comparisons if comparison.fails()]
     if not failures:
         return {}
@@ -70,7 +71,7 @@ def _name_gradient(comparison: LeafComparison) -> str:
 
 
 def _collect_lengths(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[str, int]:
-    """Return the lengths of all axes by name. If several axes have the same length, only the first is named."""
+    """Return the lengths of all axes by name. Of several axes with the same length, keep the first."""
     arrays: list[tuple[str, Array]] = [("the output", calls.output)]
     arrays += [(comparison.leaf.path, comparison.x) for comparison in comparisons]
     names: dict[int, str] = {}
@@ -81,7 +82,7 @@ def _collect_lengths(calls: Calls, comparisons: Sequence[LeafComparison]) -> dic
 
 
 def _compute_tables(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[Keys, Array]:
-    """Return a table for each gradient: the contribution of each entry of d_output. Large tables are left out."""
+    """Return a table for each gradient: the contribution of each entry of d_output. Skip large tables."""
     n = calls.d_output.size
     shape = calls.d_output.shape
     is_too_large = n * sum(comparison.x.size for comparison in comparisons) > TABLE_LIMIT

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# The first step relative to the scale. At this step h, the truncation error h⁶ equals the rounding error ε / h.
+# The first step, relative to the scale. At this step h the truncation error h⁶ equals the rounding error
+# ε / h.
 FIRST_STEP = 2.0 ** (-52 / 7)
 # √ε: a difference of two numbers that is √ε times as large as the numbers has lost half of its digits.
 SQRT_EPS = 2.0**-26
@@ -88,7 +89,8 @@ class Line:
         self.eps = eps  # the precision of the output
         self.rng = rng  # draws the steps
         self.quotients: dict[float, Floats] = {}
-        self.has_changed = np.zeros(output.shape, dtype=bool)  # True for each output entry that a step has changed
+        # True for each output entry that some step has changed.
+        self.has_changed = np.zeros(output.shape, dtype=bool)
         self.longest_step = 0.0
 
     def difference_quotient(self, t: float) -> Floats:
@@ -205,7 +207,7 @@ class Line:
         return self._explain_disagreement(best)
 
     def _is_staircase(self, best: Estimate, is_precise: bool) -> bool:
-        """Return whether φ is constant for short steps, although it rises or falls on both sides for long steps."""
+        """Return whether φ is constant for short steps, but rises or falls on both sides for long steps."""
         longest = max(self.quotients)
         nearby = best
         if not is_precise:
@@ -236,7 +238,7 @@ class Line:
         return sorted(t for t in known if t > 0 and {-t, 2 * t, -2 * t} <= known)
 
     def _classify_disagreement(self, best: Estimate, t: float, gap: float) -> Estimate:
-        """Compare the quotients at t with the quotients at 2t to find a kink, a jump, a pole or a rough function."""
+        """Compare the quotients at t and at 2t to find a kink, a jump, a pole or a rough function."""
         sides = np.stack([self.quotients[t], self.quotients[-t]])
         sides_at_double = np.stack([self.quotients[2 * t], self.quotients[-2 * t]])
         rise = _sum_magnitudes(sides)
@@ -269,8 +271,8 @@ def _choose_better(best: Estimate, last: Estimate) -> Estimate:
 def _may_improve(best: Estimate, last: Estimate) -> bool:
     """Return whether shorter steps may give a better estimate than the best estimate so far.
 
-    Shorter steps do not help if the rounding error alone exceeds the best error bound. They do not help either
-    if the best estimate has two correct digits and the last error bound is a hundred times the best bound.
+    Shorter steps do not help if the rounding error alone exceeds the best error bound. They do not help
+    either if the best estimate has two correct digits and the last error bound is a hundred times larger.
     """
     has_lost_two_digits = best.error_bound * SAFETY**2 < min(abs(best.value), last.error_bound)
     return last.rounding_error < best.error_bound and not has_lost_two_digits

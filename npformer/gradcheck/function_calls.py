@@ -66,18 +66,18 @@ class Calls:
             self.rounding_bounds = self._bound_float32_rounding()
 
     def _call_forward_first(self) -> None:
-        """Call forward, keep the output and a copy of it, and check that forward has not changed its arguments."""
+        """Call forward, keep the output and a copy of it, and check that the arguments are unchanged."""
         args = _copy_tree(self.args)
         self.first_output, self.cache = self.call_forward(args)
         self.output_copy = np.array(_get_output(self.first_output))
         self.faults = _find_changes("forward", "forward writes into its arguments", self.args, args)
 
     def _call_backward_first(self) -> None:
-        """Call backward, keep the gradients and a copy of them, and check that d_output and cache are unchanged."""
+        """Call backward, keep the gradients and a copy, and check that d_output and cache are unchanged."""
         self.cache_copy = _copy_tree(self.cache)
         d_output = convert_like(self.first_output, self.d_output.copy())
         self.first_gradients = self.backward(d_output, self.cache)
-        self.gradients = _copy_tree(self.first_gradients)  # Copy now, because a later call may overwrite the gradients.
+        self.gradients = _copy_tree(self.first_gradients)  # A later call may overwrite the gradients.
         text = "backward writes into d_output"
         self.faults += _find_changes("backward", text, self.d_output, d_output)
         text = "backward writes into its cache"
@@ -122,7 +122,7 @@ class Calls:
         return self.call_backward(args, d_output, cache)
 
     def compute_output(self, keys: Keys, x: Floats) -> Floats:
-        """Return the output for x instead of the array at `keys`, or NaN if forward returns no valid output."""
+        """Return the output for x instead of the array at `keys`, or NaN if there is no valid output."""
         no_output = np.full(self.output.shape, math.nan)
         # If a fault was found, forward may write into its arguments, so it gets copies of the arrays.
         copy_leaf = _copy_leaf if self.faults else _copy_generator

@@ -72,7 +72,7 @@ EDGE = 990.0  # added to ordinary scores, which then stay below 1000, the larges
 
 
 def huge(level: Array, keys: Array | None = None) -> Arguments:
-    """Return a call in which each score is an ordinary score plus the query's level times the key's factor."""
+    """Return a call with these scores: an ordinary score plus the query's level times the key's factor."""
     own = np.ones(5) if keys is None else keys
     more = 5**0.5 * own[:, None]
     return np.append(normal(3, 4), level, axis=1), np.append(normal(5, 4), more, axis=1), normal(5, 2), None
