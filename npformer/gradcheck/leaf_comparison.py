@@ -262,7 +262,7 @@ class LeafComparison:
         return np.reshape(values, (-1,) if self.is_sampled else self.x.shape)
 
     def make_correct_table(self) -> Floats:
-        """Return the table with the contribution of each d_output entry to each entry of the correct gradient."""
+        """Return the table of the correct gradient (see `relations`). Unknown entries are NaN."""
         d_output = self.calls.d_output
         columns = []
         for estimate in self.estimates:
