@@ -162,7 +162,7 @@ class _FakeNpformer(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=True)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Make every name in the module a function, which returns True in the checker and fails elsewhere."""
+        """Make every name in the module a function. It returns True in the checker, and fails elsewhere."""
 
         def make_function(name: str) -> Any:
             def function(*arguments: Any, **options: Any) -> bool:
