@@ -6,7 +6,7 @@ Show an exercise, check an answer, and look for the wrong line of a function::
 
     show("pe.entry@Ada")                # shows Ada's own numbers; without a name, shows the standard numbers
     check("pe.entry@Ada", 0.841)        # level=2 adds what was observed, level=3 also the likely cause
-    find_the_bug("block.forward@Ada")   # a function in which one line is wrong
+    find_the_bug("block.forward@Ada")   # returns a function with one wrong line
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ __all__ = ["Result", "check", "find_the_bug", "hint", "list_exercises", "progres
 
 
 class Exercises(tuple[Task, ...]):
-    """The exercises of the bank, the easy ones first. They print as a table."""
+    """All exercises of the bank, sorted by level. The object prints as a table."""
 
     def __repr__(self) -> str:
         width = max(len(exercise.id) for exercise in self)
@@ -37,12 +37,12 @@ class Text(str):
 
 
 def list_exercises() -> Exercises:
-    """Return every exercise of the bank, the easy ones first.
+    """Return every exercise of the bank, sorted by level.
 
     Returns
     -------
     exercises : tuple of tasks
-        It prints as a table with the id, the level (1 to 5), the kind of answer and the topic.
+        The tuple prints as a table with the id, the level (1 to 5), the kind of answer and the topic.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from npformer.exercises.arithmetic import read_arithmetic, remove_name, simplify
 
 MAX_LIST_LENGTH = 1000  # characters; a longer list of calculations is rejected
 
-LETTERS = "abcdef"  # the letters that number the options of a question
+LETTERS = "abcdef"  # the letters before the options in a question
 TRUTHS = {"true": True, "t": True, "1": True, "yes": True}
 TRUTHS |= {"false": False, "f": False, "0": False, "no": False}
 
@@ -284,7 +284,7 @@ def _read_plain_number(text: str, whole: bool = False) -> float | None:
 
 
 def _read_percentage(text: str) -> float | None:
-    """Read the plain number before "%". Each further "%" divides it by 100 again."""
+    """Read the plain number before "%". Each further "%" divides the number by 100 again."""
     digits = text.rstrip("% ")
     value = _read_plain_number(digits)
     if value is None:

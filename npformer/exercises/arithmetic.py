@@ -109,7 +109,7 @@ class UnreadableError(ValueError):
 class Token(NamedTuple):
     """One number, name or sign of the text."""
 
-    kind: str  # number, fraction, superscript, constant, function, word, sign or end
+    kind: str  # one of number, fraction, superscript, constant, function, word, sign and end
     text: str
     value: float  # 0 unless the token is a number, a fraction, a superscript or a constant
     is_spaced: bool  # whether a space precedes it
@@ -263,7 +263,7 @@ class Parser:
         self.tokens = tokens
         self.position = 0
         self.depth = 0
-        # "root", "function" or "exponent" if the last factor ends with such a part without brackets, or "".
+        # "root" or "function" after an argument without brackets, "exponent" after an exponent without them.
         self.bare = ""
 
     @property

@@ -271,7 +271,7 @@ def hidden_keys(trial: Trial) -> Finding | None:
 
 
 def _is_causal(hidden: Array) -> bool:
-    """Return whether each query hides exactly the keys after its own position."""
+    """Return whether exactly the keys after each query's position are hidden."""
     later = np.triu(np.ones(hidden.shape[-2:], bool), 1)
     return bool((hidden == later).all() and hidden.any())
 

@@ -1,8 +1,8 @@
 """Check an answer to an exercise: a letter, a truth value, numbers or a function.
 
-This module compares the answer with the correct one. For a wrong function, the module ``detectors`` finds the
-likely mistake. The verdict is data, and the module ``feedback`` writes the sentences about it. No finding
-contains the expected numbers.
+This module compares the answer with the correct answer. For a wrong function, the module ``detectors``
+finds the likely mistake. The verdict is data, and the module ``feedback`` writes the sentences about the verdict.
+No finding contains the expected numbers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ from npformer.exercises.task import RIGHT, Choice, Code, Mistake, Numbers, Task,
 from npformer.exercises.verdict import Finding, Role, Verdict, make_finding
 
 SECONDS = 10.0  # the limit of CPU time for one answer
-ROUGH = 2e-2  # the tolerance for float32 answers near logits of 1000, which keep few digits
+ROUGH = 2e-2  # the tolerance for float32 answers to scores near 1000, where few digits are left
 HUGE = 10**6  # an array with more entries is not analysed; no task asks for so many
 AXES = 6  # an array with more axes is not analysed; no task asks for so many
 
@@ -368,7 +368,7 @@ def assess_known_mistakes(
 
 
 def reject_unrecognised(task: Code, found: Sequence[Outcome], *observations: Finding) -> Verdict:
-    """Return the verdict on a wrong answer without a listed mistake. It contains these observations."""
+    """Return the verdict on a wrong answer without a listed mistake. The verdict contains them."""
     has_run = any(outcome.arrays for outcome in found)
     if not has_run and not observations:
         return _reject_failed(task, found)
@@ -499,7 +499,7 @@ def _assess_hard_call(
 
 
 def _choose_tolerance(answer: Outcome) -> float:
-    """Return the tolerance of a hard call. Float32 has few digits for scores near 1000, so it gets more."""
+    """Return the tolerance of a hard call. Float32 answers have few digits, so they get more."""
     has_few_digits = any(a.dtype.kind == "f" and a.dtype.itemsize < 8 for a in answer.arrays)
     return ROUGH if has_few_digits else 1e-4
 

@@ -1,4 +1,4 @@
-"""Detectors that compare the numbers of a wrong answer with the correct ones.
+"""Detectors that compare the numbers of a wrong answer with the correct numbers.
 
 A detector receives one output of the function for every call, together with the correct arrays. The detector
 returns a finding or None. A finding must hold for every call, within the accuracy of float32, and contains no
@@ -157,7 +157,7 @@ def _is_half_precision(a: Array, b: Array) -> bool:
 
 
 def _is_additive_mask(a: Array, b: Array) -> bool:
-    """Return whether an answer is 0 where a mask is True, and far below 0 where it is False."""
+    """Return whether an answer is 0 where a mask is True, and far below 0 where the mask is False."""
     if not is_two_valued(b):
         return False
     is_zero_for_true = ((b == 1) == (a == 0)).all()
@@ -307,7 +307,7 @@ def _keep(a: Array) -> Array:
 def find_factor(trial: Trial, function: Callable[[Array], Array] = _keep) -> ScaleFactor | None:
     """Find the factor by which the correct array has to be multiplied to give the answer, in all calls.
 
-    If a function is given, it is applied to both arrays first.
+    If a function is given, compare its values for the answer and for the correct array.
     """
     with np.errstate(all="ignore"):
         ratios = [find_ratio(function(a), function(b)) for a, b in trial.pairs]

@@ -1,8 +1,8 @@
 """Run a function on the calls of an exercise, and record arrays, errors and changed arguments.
 
 The calls contain only arguments that the task allows. There is one call for each edge case, such as equal
-sizes or the largest allowed scores. Further calls are random. All their sizes differ and no array is
-symmetric, so a wrong function is unlikely to be correct by coincidence.
+sizes or the largest allowed scores. Further calls are random. In a random call, all sizes differ
+and no array is symmetric, so a wrong function is unlikely to be correct by coincidence.
 """
 
 import copy
@@ -39,7 +39,7 @@ class Probe(NamedTuple):
 
     arguments: str  # the parameters of the function, such as "x, gamma, mask=None"
     outputs: tuple[str, ...]
-    calls: tuple[Arguments, ...]  # one for each edge case, and some random ones
+    calls: tuple[Arguments, ...]  # one call for each edge case, and some random calls
     fresh: tuple[Arguments, ...] = ()  # random calls with different sizes; each finding must hold on them too
     axes: str = ""  # names of the axes of arguments and outputs: "x: batch T d_model; W_1: d_model d_ff"
     neutral: dict[str, Any] = {}  # noqa: RUF012  # by argument: its neutral value, which has no effect
@@ -229,11 +229,11 @@ def _raise_at_next_line(frame: FrameType | None) -> None:
     sys.settrace(_trace_no_call)
 
 
-def _trace_no_call(frame: FrameType, event: str, value: Any) -> None:  # pragma: no cover: a tracer
+def _trace_no_call(frame: FrameType, event: str, value: Any) -> None:  # pragma: no cover: runs untraced
     """Return None, so that Python does not trace new function calls."""
 
 
-def _raise_at_line(frame: FrameType, event: str, value: Any) -> Any:  # pragma: no cover: a tracer
+def _raise_at_line(frame: FrameType, event: str, value: Any) -> Any:  # pragma: no cover: runs untraced
     """Raise TooLong at the next line of the traced function."""
     if event == "line":
         raise TooLong
@@ -515,7 +515,7 @@ def returns_npformer_result(name: str, function: Function, probe: Probe) -> bool
     """Return whether the function calls npformer's function of this name and returns its result."""
     returned: list[tuple[str, Any]] = []
 
-    def record_return(frame: Any, event: str, value: Any) -> None:  # pragma: no cover: a profiler
+    def record_return(frame: Any, event: str, value: Any) -> None:  # pragma: no cover: runs untraced
         if event == "return" and frame.f_code.co_name == name:
             returned.append((str(frame.f_globals.get("__name__")), value))
 

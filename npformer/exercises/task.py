@@ -42,7 +42,7 @@ class Mistake:
     sees: str  # the observation: how the answer differs
     cause: str  # the likely cause of this observation
     question: str
-    kind: str = "wrong"  # "wrong", "robustness", "variant", "convention", "precision" or "note"
+    kind: str = "wrong"  # one of "wrong", "robustness", "variant", "convention", "precision" and "note"
     tolerance: float | None = (
         None  # the tolerance for equality with the mistake's answer; None means the default
     )
@@ -65,7 +65,7 @@ RIGHT = Wrong("", "")  # stored instead of a `Wrong` for the correct option
 
 
 class Edit:
-    """Replacements in the text of a solution: old text, new text, old text, new text, and so on."""
+    """Replacements in the text of a solution. The arguments are an old text, its new text, and so on."""
 
     def __init__(self, *words: str) -> None:
         self.pairs = list(zip(words[::2], words[1::2], strict=True))
@@ -331,7 +331,8 @@ class Code(Task):
     probe: Probe
     solution: str
     mistakes: dict[Mistake, list[Edit]]
-    hard: dict[Mistake, Arguments] = field(default_factory=dict)  # by mistake: an extreme call
+    # By mistake: an extreme call that reveals this mistake in an otherwise correct answer.
+    hard: dict[Mistake, Arguments] = field(default_factory=dict)
     detectors: tuple[Any, ...] = ()  # extra detectors, which run before the detectors of call_detectors
     draw: Callable[[Draws], Arguments]  # draws the arguments of one call
     # The name of npformer's function for this task. "" means that it is ``name``; None means no function.

@@ -33,7 +33,7 @@ class Kind(NamedTuple):
 
 
 def _kinds(role: Role, **parameters: str) -> dict[str, Kind]:
-    """Make several kinds with one role. A string contains the names of a kind's parameters."""
+    """Make several kinds with one role. Each value is a string with the kind's parameter names."""
     return {kind: Kind(role, tuple(names.split())) for kind, names in parameters.items()}
 
 

@@ -3,10 +3,10 @@
 The package contains no code for particular layers. These are its modules; each uses the modules above it:
 
 finite_differences   estimates derivatives and bounds their errors
-relations            finds how a wrong array is related to the correct one
+relations            finds how a wrong array is related to the correct array
 notes                describes a relation in words, with the templates in notes.toml
 report               formats the result as a table
-function_calls       calls both functions, and finds functions that change their data
+function_calls       calls both functions, and detects calls that change given data
 verdicts             contains the rule that decides the verdict on an entry
 leaf_comparison      applies the rule to all entries of one array
 diagnosis            describes each gradient that fails

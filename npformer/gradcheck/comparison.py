@@ -81,7 +81,8 @@ def gradcheck(
     every row passes. Each row has one of these verdicts:
 
     - ``pass``: the gradient agrees with the differences.
-    - ``fail``: the gradient is wrong. The note describes how the gradient differs from the correct one.
+    - ``fail``: the gradient is wrong. The note describes how the gradient differs from the correct
+      gradient.
     - ``kink``: the derivative jumps at this point, as the derivative of max(0, z) does at z = 0. The gradient
       lies between the two one-sided derivatives.
     - ``unsure``: finite differences cannot decide. The note gives the reason.
@@ -119,8 +120,8 @@ def gradcheck(
     tolerance : float
         The accepted relative error.
     directions : int, optional
-        If given, each array with more entries than this is compared along this number of random directions
-        only. The report gives the probability that a single wrong entry is not detected.
+        The number k of random directions. If k is given, arrays with more than k entries are compared along k
+        random directions only. The report gives the probability that a single wrong entry is not detected.
     **kwargs : Any
         The keyword arguments of forward. They are not differentiated.
 
@@ -139,8 +140,8 @@ def gradcheck(
     Notes
     -----
     For float32 arguments, backward runs in float32. The differences use forward in float64. The accepted
-    rounding error of a gradient is ten times its difference from the gradient of the same backward pass in
-    float64.
+    rounding error of a gradient is ten times the difference between the gradients that backward returns in
+    float32 and in float64.
 
     Examples
     --------

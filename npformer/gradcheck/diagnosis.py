@@ -24,7 +24,7 @@ KINDS_OF_WHOLE_ARRAYS = ("zero", "should_be_zero", "sign", "factor")
 
 
 def describe_failures(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[Keys, tuple[str, ...]]:
-    """Return the parts of a note for each failing gradient whose relation to the correct one is known."""
+    """Return the parts of a note for each failing gradient with a known relation to the correct gradient."""
     failures = [comparison for comparison in comparisons if comparison.fails()]
     if not failures:
         return {}
@@ -121,7 +121,7 @@ def _find_relation(
 
 
 def _can_be_related(comparison: LeafComparison) -> bool:
-    """Return whether a gradient can be compared with the correct one to find a relation.
+    """Return whether a gradient can be compared with the correct gradient to find a relation.
 
     For random directions, the gradient must have the correct shape, and there must be two directions or more.
     """

@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 FIRST_STEP = 2.0 ** (-52 / 7)
 # √ε: a difference of two numbers that is √ε times as large as the numbers has lost half of its digits.
 SQRT_EPS = 2.0**-26
-# In a search the scale grows by this factor. Later it shrinks in steps of 4, so no scale between is missed.
+# In a search the scale grows by this factor. Later the scale shrinks by factors of 4, so no scale is missed.
 GROWTH = 64.0
 SAFETY = 10.0  # Verdicts allow ten times the error bound, because the bound is only an estimate itself.
 SMALLEST_NUMBER = 5e-324  # the smallest positive float; underflow may change a number by this amount
@@ -167,7 +167,7 @@ class Line:
     def search(
         self, first: Estimate, far: float, near: float, is_sufficient: Callable[[Estimate], bool]
     ) -> Estimate:
-        """Search for the estimate with the smallest error bound, until one is sufficient.
+        """Search for the estimate with the smallest error bound, until an estimate is sufficient.
 
         The search confirms the first estimate at the scale `far` and continues at the scale `near`. First the
         steps grow while rounding dominates the error. Then the steps shrink until rounding dominates again.

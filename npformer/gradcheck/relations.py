@@ -8,8 +8,8 @@ A backward pass is linear in d_output. Its **table** contains the contribution o
 each entry of the gradient, which is the sum of these contributions. A missing mask, transpose or term
 changes the table itself, so some detectors examine the table if it is available.
 
-A relation must hold in every case, up to the rounding errors of both arrays. At most a
-hundredth of the error may remain unexplained. NaN in the correct array means that the value is unknown.
+A relation must hold in every case, up to the rounding errors of both arrays. At most a hundredth of the error
+may remain unexplained. NaN in the correct array means that the value is unknown.
 """
 
 import math
@@ -201,7 +201,7 @@ def fit_factors(a: Array, b: Array, axes: tuple[int, ...] | None = None) -> Arra
 
 
 def find_ratio(a: Array, b: Array, zero: float) -> float:
-    """Return the number c with a = c b, or NaN if there is none.
+    """Return the number c with a = c b, or NaN if no such number exists.
 
     For an array with one entry such a c always exists. `_is_conclusive` decides whether c is meaningful.
     """
@@ -213,7 +213,7 @@ def find_ratio(a: Array, b: Array, zero: float) -> float:
 
 
 def make_factor(value: float, exact: float) -> Factor:
-    """Make a factor with the simple fraction that equals it, such as 2, -1/3, or 5 for √5.
+    """Make a factor. It contains the simple fraction that equals the value or its square, if one exists.
 
     Near a number there are fewer than 2 n d fractions with numerators up to n and denominators up to d. If an
     interval of relative width `exact` around each fraction covers at most a hundredth of all numbers, a match
@@ -239,7 +239,7 @@ def is_number(factor: Factor, number: int) -> bool:
 
 
 def _is_minus_one(factor: Factor) -> bool:
-    """Return whether a factor is -1, as a fraction or to seven digits."""
+    """Return whether a factor is -1, exactly or to seven digits."""
     if factor.fraction is None:
         return float(f"{factor.value:.7g}") == -1
     return is_number(factor, -1)
@@ -498,11 +498,11 @@ class _Table(NamedTuple):
     F: Array  # the table of the received gradient
     R: Array  # the table of the correct gradient
     zero: float  # the error that counts as zero
-    out: int  # the number of leading axes, which belong to d_output
+    out: int  # the number of axes of d_output, which come first
     others: Mapping[str, Array]
 
     def find_paths(self) -> tuple[Array, Array]:
-        """Return the masks of the nonzero entries in the received and in the correct table."""
+        """Return the masks of the paths (nonzero entries) in the received table and in the correct table."""
         return np.abs(self.F) > self.zero, np.abs(self.R) > self.zero
 
     def find_shared_axes(self) -> list[tuple[int, int]]:

@@ -58,7 +58,7 @@ class GradientRow(NamedTuple):
     """
 
     path: str
-    index: tuple[int, ...]  # type: ignore[assignment]  # shadows tuple.index
+    index: tuple[int, ...]  # type: ignore[assignment]  # hides tuple.index
     analytic: float
     numeric: float
     error: float

@@ -42,7 +42,7 @@ class Student(NamedTuple):
     name: str
     email: str
     keys: frozenset[str] = frozenset()  # the student's number, login and e-mail address
-    late: float | None = None  # seconds after the deadline; None without such a column (Gradescope has it)
+    late: float | None = None  # seconds after the deadline, from Gradescope's column; otherwise None
 
     def __str__(self) -> str:
         if self.name and self.id:

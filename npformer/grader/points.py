@@ -17,7 +17,7 @@ from npformer.grader.class_list import Owners, Student
 from npformer.grader.grading_process import Row
 from npformer.grader.submissions import SUFFIX, Submission, parse_lms_name
 
-# A spreadsheet runs text that starts with one of these characters, which have full-width variants.
+# A spreadsheet runs text that starts with one of these characters, also in their full-width forms.
 FORMULA = r"(?=[=+\-@\t\r\n＝＋－＠])"
 SECONDS_PER_DAY = 86400
 PARTLY_CORRECT = (  # the statuses of wrong answers that may have correct outputs

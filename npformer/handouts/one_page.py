@@ -2,10 +2,10 @@
 
     python one_page.py              or, to try your own name:     python one_page.py Ada
 
-It needs only NumPy. The symbols are those of "Attention Is All You Need" (Vaswani et al., 2017). `backward`
-takes the numbered steps of its function in reverse order. Of two lines with the same number, the lower line
-undoes the upper line and uses the same variables. dy is the gradient of the loss with respect to y: it has
-the shape of y, and each entry is a derivative. Every line of `backward` follows one of these rules:
+This page uses only NumPy, and every gradient is written by hand. The symbols are from "Attention Is All You
+Need" (Vaswani et al., 2017). `backward` takes the numbered steps of its function in reverse order. Of two
+lines with the same number, the lower line undoes the upper line and uses its variables. dy is the gradient
+of the loss with respect to y, and has the shape of y. Every line of `backward` follows one of these rules:
 
     y = x W             dx = dy W^T  and  dW = x^T dy: each factor gets dy times the other factor
     y = f(x)            dx = dy f'(x), entry by entry

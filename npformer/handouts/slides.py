@@ -458,7 +458,7 @@ def add_fragment(slide: Slide, cell: dict[str, Any]) -> Slide:
 
 
 def list_outputs(cell: dict[str, Any], hidden: bool = False) -> list[str]:
-    """Return the outputs of a cell. If the metadata say so, printed output is drawn, with gaps if `hidden`."""
+    """Return the outputs of a cell. If the metadata say so, draw printed output, with gaps if `hidden`."""
     outputs = []
     for output in cell["outputs"]:
         for part in format_output(output):

@@ -1,8 +1,8 @@
 """Worksheets: the worked example with empty boxes for a pencil, and with numbers drawn from a student's name.
 
 The same code as in the lessons computes the numbers, and rounds every step to three decimals. So the
-teacher's key contains the numbers that a student calculates on paper. All lengths are in millimetres. matplotlib is
-optional, so it is imported only when a worksheet is drawn.
+teacher's key contains the numbers that a student calculates on paper. All lengths are in millimetres.
+matplotlib is optional, so it is imported only when a worksheet is drawn.
 """
 
 import io
@@ -320,7 +320,7 @@ def _choose_row(step: Step, word: str) -> int:
 
 
 def _with_sum(step: Step, to_find: Array) -> Step:
-    """Add the sum of the empty boxes to the caption, so that students notice a mistake at once."""
+    """If a table has several empty boxes, add their sum to the caption, which shows a mistake at once."""
     if to_find.sum() < 2:
         return step
     total = step.matrices[to_find].sum() + 0.0  # adding 0.0 turns -0.0 into 0.0

@@ -79,7 +79,7 @@ def huge(level: Array, keys: Array | None = None) -> Arguments:
 
 
 def weights(q: Array, k: Array, v: Array, *mask: Array | None) -> Arguments:
-    """Return the same call with the identity for v, so that the answer shows the attention weights.
+    """Return the call with the identity as v, so that the answer shows the attention weights.
 
     A column of zeros is appended to the identity, so that T_k and d_v differ.
     """
@@ -89,7 +89,7 @@ def weights(q: Array, k: Array, v: Array, *mask: Array | None) -> Arguments:
 
 
 def without_last_column(answer: Array) -> Array:
-    """Return the attention weights in the answer to a call made by `weights`."""
+    """Return the attention weights, which are the answer to a call from `weights` without the last column."""
     return answer[..., :-1]
 
 

@@ -56,8 +56,9 @@ POINTS, MORE = np.array([-2.0, -1, 0, 1, 2]), np.linspace(-8, 8, 65)
 def one_unit(trial: Trial, around: str, kind: str) -> Finding | None:
     """Find out whether the activation function alone is wrong.
 
-    `around` is the solution with a call of `own` instead of its activation function. The answer's activation
-    function is put in for `own`. If the results then equal the answer, the rest of the answer is correct.
+    `around` is the solution with a call of `own` instead of its activation function. The detector
+    replaces `own` by the answer's activation function. If the results then equal the answer, the rest of the
+    answer is correct.
     """
     own, function = partial(of_one_unit, trial), compile_function(around)
     function.__globals__["own"] = own
@@ -131,7 +132,7 @@ def token(draw: Draw) -> PosedQuestion:
 
 @number_exercise("backward.relu")
 def relu(draw: Draw) -> PosedQuestion:
-    """Ask for the gradient before ReLU from the gradient after it."""
+    """Ask for the gradient before ReLU, given the gradient after ReLU."""
     z, dy = draw.row([2, -1, 3, -4], -4, 5), draw.row([5, 2, 4, 3], 1, 5) * np.array([-1, 1, 1, 1])
     z = np.where(z == 0, 5, z)  # ReLU has no derivative at 0, so the exercise avoids it.
     return PosedQuestion({"z": z, "dy": dy}, dy * (z > 0), {
@@ -148,7 +149,7 @@ def relu(draw: Draw) -> PosedQuestion:
 
 @number_exercise("backward.bias")
 def bias(draw: Draw) -> PosedQuestion:
-    """Ask for the gradient of a bias from the gradients of three rows."""
+    """Ask for the gradient of a bias, given the gradients of three rows."""
     dz = np.stack([draw.row(row) for row in ([1, 2], [2, -1], [4, 3])])
     return PosedQuestion({"dz": dz}, dz.sum(axis=0), {
         "FFN-DB-MEAN": dz.mean(axis=0),

@@ -19,7 +19,7 @@ def calls(way_back: bool) -> tuple[Arguments, ...]:
         gamma, beta = 1 + 0.5 * normal(shape[-1]), normal(shape[-1], seed=1)
         made.append((*[dy] * way_back, x, gamma, beta, eps))
     x, dy, gamma, beta = normal(1, 2, 4), normal(1, 2, 4, seed=1), 1 + 0.5 * normal(4), normal(4, seed=1)
-    x[0, 1] = 2.0  # This token is constant, in a batch of one.
+    x[0, 1] = 2.0  # All features of this token are equal, in a batch with a single sentence.
     made.append((*[dy] * way_back, x, gamma, beta, 1e-3))
     return tuple(made)
 
@@ -32,7 +32,7 @@ def draw(draws: Draws) -> Arguments:
 
 
 def draw_back(draws: Draws) -> Arguments:
-    """Return a random backward call: the arguments of a forward call and the gradient of its output."""
+    """Return a random backward call: the gradient of the output, and the arguments of a forward call."""
     x, *rest = draw(draws)
     return draws.normal(*x.shape), x, *rest
 

@@ -14,7 +14,7 @@ from npformer.positional import Layout, positional_encoding
 # --- the table ----------------------------------------------------------------------------------------
 
 def fit(tables: tuple[Array, ...]) -> tuple[float, Layout] | None:
-    """Return the base and the layout that explain every table, or None.
+    """Return the base and the layout with which all these tables were made, or None.
 
     >>> base, layout = fit((positional_encoding(6, 8, base=500.0), positional_encoding(7, 12, base=500.0)))
     >>> round(base), layout

@@ -35,7 +35,7 @@ def turning(trial: Trial) -> Finding | None:
     return make_finding("pair_angles", angles=angles[1].tolist())
 
 
-SIZES = (5, 6), (3, 8), (4, 4), (1, 2), (3, 2), (200, 8)  # Position 200 shows slightly wrong angles.
+SIZES = (5, 6), (3, 8), (4, 4), (1, 2), (3, 2), (200, 8)  # Late positions show small errors of angles.
 CALLS = tuple((normal(*size),) for size in SIZES)
 
 

@@ -21,7 +21,7 @@ def at_the_limits(rows: int, columns: int) -> Array:
 
 
 def overflowing(rows: int, columns: int) -> Array:
-    """Return scores up to 1000 whose softmax has no zeros. The other scores of row 1 are near 280."""
+    """Return scores near 1000 whose softmax has no zeros. In row 1, all scores but the first are near 280."""
     numbers = 1000 - np.abs(normal(rows, columns))
     numbers[1, 1:] = 280 + np.abs(normal(columns - 1, seed=1))
     return numbers

@@ -109,7 +109,7 @@ class Channel:
 
 
 def _get_remaining(deadline: float) -> float | None:
-    """Return the seconds until a deadline, or None without a deadline. Raises TimeoutError afterwards."""
+    """Return the seconds until a deadline, or None without a deadline. Raises TimeoutError after it."""
     if deadline == math.inf:
         return None
     seconds = deadline - time.monotonic()

@@ -41,7 +41,7 @@ FIRST_USER = 2**30  # the first user number for workers; the system's own users 
 POLL_MILLISECONDS = 20  # the time between two checks whether the worker has ended
 MESSAGE_LENGTH = 150  # the largest length of an error message
 MAX_REQUEST_BYTES = 2**16
-STUB_INSTRUCTIONS = ("LOAD", "RETURN_CONST")  # Instructions that load a constant have names that start so.
+STUB_INSTRUCTIONS = ("LOAD", "RETURN_CONST")  # beginnings of the names of instructions that load a constant
 
 
 # --- one submission -------------------------------------------------------------------------------

@@ -208,6 +208,6 @@ def find_answer(student_module: StudentModule, exercise_id: str) -> Any:
 
 
 def list_names(student_module: StudentModule) -> str:
-    """Return the public top-level names and the keys of `answers`. Some name may be a misspelt exercise."""
+    """Return the public top-level names and the keys of `answers`, which may be misspelt exercise names."""
     names = (*student_module.names, *student_module.answers)
     return " ".join(name for name in names if type(name) is str and name[:1] != "_")
