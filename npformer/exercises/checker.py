@@ -1,8 +1,8 @@
 """Check an answer to an exercise: a letter, a truth value, numbers or a function.
 
 This module compares the answer with the correct answer. For a wrong function, the module ``detectors``
-finds the likely mistake. The verdict is data, and the module ``feedback`` writes the sentences about the verdict.
-No finding contains the expected numbers.
+finds the likely mistake. The verdict is data, and the module ``feedback`` writes the sentences about the
+verdict. No finding contains the expected numbers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -368,7 +368,7 @@ def assess_known_mistakes(
 
 
 def reject_unrecognised(task: Code, found: Sequence[Outcome], *observations: Finding) -> Verdict:
-    """Return the verdict on a wrong answer without a listed mistake. The verdict contains them."""
+    """Return the verdict on a wrong answer without a listed mistake, with these observations."""
     has_run = any(outcome.arrays for outcome in found)
     if not has_run and not observations:
         return _reject_failed(task, found)
