@@ -3,8 +3,8 @@
 A class list is a table as a learning management system (LMS) exports it: Canvas, Moodle, Gradescope,
 Blackboard, or any table with such columns. The separator is a comma, a semicolon or a tab.
 
-A submission is assigned to a student by number, e-mail address or login, and by name only if these are
-missing. A file that fits no student or several students is listed, and the teacher decides.
+A submission is assigned to a student by number, e-mail address or login, and by name only if none of these
+fits. A file that fits no student or several students is listed, and the teacher decides.
 """
 
 import csv

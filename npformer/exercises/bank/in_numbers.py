@@ -72,7 +72,7 @@ def twins(draw: Draw) -> PosedQuestion:
     })
 
 
-# Accuracies above 50 %, in percentage points. With 7 or 14, the accuracy of the correct answer would lie
+# Accuracies minus 50 %, in percentage points. 7 and 14 are left out, because for some test set size they lie
 # exactly at the end of the confidence interval.
 ABOVE = (10, 3, 4, 5, 6, 8, 9, 11, 12, 13)
 
