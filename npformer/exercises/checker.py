@@ -145,7 +145,7 @@ def assess_choice(task: Choice, answer: Any) -> Verdict:
 
 
 def accept(task: Task) -> Verdict:
-    """Return the verdict on an answer that is correct in every respect."""
+    """Return the verdict "pass" for an answer that is correct in every respect."""
     outputs: tuple[str, ...] = ()
     if isinstance(task, Code):
         outputs = task.probe.outputs

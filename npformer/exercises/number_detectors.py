@@ -437,7 +437,7 @@ def _report_length(few_or_many: str, end: str, axis: int, ndim: int) -> Finding:
 
 def _find_matching_parts(found: Array, right: Array, axis: int) -> list[tuple[str, str]]:
     """Return the keys of _PARTS for which the answer equals a part of the correct array, or the reverse."""
-    if found.ndim == right.ndim - 1:  # The answer is a single entry and lacks this axis.
+    if found.ndim == right.ndim - 1:  # The answer lacks this axis and is a single entry along it.
         found = np.expand_dims(found, axis)
     a = np.moveaxis(found, axis, 0)
     b = np.moveaxis(right, axis, 0)

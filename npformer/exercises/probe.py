@@ -438,9 +438,9 @@ _LIBRARIES = (
 # --- when two arrays count as equal ----------------------------------------------------------------
 
 # Tolerances. A sum in a different order has to pass, and numbers rounded to four digits have to fail.
-RELATIVE = 1e-4  # relative to each entry
-OF_LARGEST = 1e-5  # relative to the largest entry, because a difference of large numbers is less accurate
-SHORT = 1e-4  # relative to the largest entry or to 1, for answers in float32 or float16
+RELATIVE = 1e-4  # the tolerance relative to each entry
+OF_LARGEST = 1e-5  # an extra tolerance relative to the largest entry, for differences of large numbers
+SHORT = 1e-4  # the tolerance for answers in float32 or float16, relative to the largest entry or 1
 
 
 def allowed_error(b: Array, dtype: np.dtype[Any]) -> Array:

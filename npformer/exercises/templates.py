@@ -31,7 +31,7 @@ class Catalog(NamedTuple):
     words: Mapping[str, Mapping[str, Any]]  # by parameter: the words for its values
     errors: Mapping[str, str]  # by type of error: the question in the feedback
     mistakes: Mapping[str, Mistake]  # by code: the listed mistake
-    options: Mapping[tuple[str, str], str]  # by exercise and code: the text about a wrong option or number
+    options: Mapping[tuple[str, str], str]  # by exercise and code: the text on a wrong answer
     questions: Mapping[str, str]  # by exercise: the question that is asked if no mistake was recognised
 
 

@@ -480,7 +480,8 @@ def detect_partial_error(cases: Sequence[Case]) -> Relation | None:
             index = tuple(wrong[0].tolist())
             return Relation("few", {"count": len(wrong), "size": found.size, "index": index})
     shares = []
-    for c, (found, right, _) in zip(cases, pairs, strict=False):  # no pairs if shapes differ
+    # If the shapes differ, `pairs` is empty.
+    for c, (found, right, _) in zip(cases, pairs, strict=False):
         error = max_abs(found - right)
         magnitude = max(max_abs(right), c.scale)
         if error * SAFETY**3 >= magnitude:
@@ -654,7 +655,7 @@ def detect_cut_paths(t: _Table) -> Relation | None:
 
 
 def _find_only_indices(t: _Table, found: Array, right: Array) -> Relation | None:
-    """Detect that only some indices along one axis of d_output affect the gradient, with correct numbers."""
+    """Detect that only some indices along an axis of d_output affect the gradient, with correct numbers."""
     lost = right & ~found
     for axis in range(t.out):
         other_axes = tuple(a for a in range(found.ndim) if a != axis)

@@ -15,7 +15,7 @@ class Limits(NamedTuple):
     tolerance: float  # the accepted error, relative to `magnitude`
     eps: float  # the precision of the output
     rounding_bound: float  # the error that float32 may cause in the gradient
-    magnitude: float = 0.0  # the largest derivative of the leaf, or a share of all leaves'
+    magnitude: float = 0.0  # the largest derivative of the leaf, or a larger minimum
     max_error: float = 0.0  # the largest accepted error of an entry
 
 

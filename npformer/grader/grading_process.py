@@ -32,7 +32,7 @@ from npformer.grader.worker.protocol import Channel, Forged, Functions, pack, re
 MAX_CALLBACKS = 1000  # how often one call of a student's function may call functions of the checker
 MIN_SHARE = 0.05  # the smallest part of the time limit that a new worker for the same file gets
 WALL_SECONDS_PER_CPU_SECOND = 3  # sets the limit of wall time if none is given
-CPU_TOLERANCE = 0.5  # seconds; a worker that ends this close to its CPU limit has reached the limit
+CPU_TOLERANCE = 0.5  # A worker that ends within so many seconds of its CPU limit has reached the limit.
 SYSTEM_SECONDS = 60.0  # the system's time limit to start a process, which is not the student's time
 TEXT_LENGTHS = {"student": 100, "problem": 300, "names": 5000}  # the largest lengths of texts from the worker
 REPLY_LENGTH = 2000  # the largest length of each text in a row

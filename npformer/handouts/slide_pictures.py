@@ -14,7 +14,7 @@ PATTERNS = {  # match the numbers that are drawn, unless the lesson chooses them
     "bars": r"-?[\d,]*\.?\d+(?=\D*$)",  # the last number of each line
     "squares": r"(?<![\w.])-?\d+\.\d*(?![\w.])",  # every number with a decimal point
 }
-CLAIM = re.compile(r"\b(?:True|False)$")  # Slides leave out lines that end so, which are checks for readers.
+CLAIM = re.compile(r"\b(?:True|False)$")  # A line with this end is a check for readers. Slides leave it out.
 LETTER = 0.522  # the width of a letter on a slide, in em
 LONGEST, SHORTEST = 24, 8  # the limits of a bar's width, in letters
 SMALLEST_FONT, LARGEST_FONT = 28, 60  # the limits of the font size, in pixels
