@@ -368,7 +368,7 @@ class Code(Task):
         return {code: edits_by_code[code] for code in codes}
 
     def slips(self, *codes: str) -> dict[str, Callable[..., Any]]:
-        """Return, for each code, a function that makes this mistake. It comes from the mistake's first edit."""
+        """Return, for each code, a function with the first edit of this mistake."""
         functions = {}
         for code, edits in self.edits(*codes).items():
             functions[code] = compile_function(edits[0].of(self.solution))
