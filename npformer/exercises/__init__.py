@@ -1,6 +1,6 @@
 """Exercises on position tables, feed-forward networks and blocks, and a checker that names the mistake.
 
-Show an exercise, check an answer to it, and look for the wrong line of a function::
+Show an exercise, check an answer, and look for the wrong line of a function::
 
     from npformer.exercises import check, find_the_bug, show
 
@@ -21,7 +21,7 @@ __all__ = ["Result", "check", "find_the_bug", "hint", "list_exercises", "progres
 
 
 class Exercises(tuple[Task, ...]):
-    """The exercises of the bank, the easy ones first. They print as a table."""
+    """All exercises of the bank, sorted by level. The object prints as a table."""
 
     def __repr__(self) -> str:
         width = max(len(exercise.id) for exercise in self)
@@ -37,12 +37,12 @@ class Text(str):
 
 
 def list_exercises() -> Exercises:
-    """Return every exercise of the bank, the easy ones first.
+    """Return every exercise of the bank, sorted by level.
 
     Returns
     -------
     exercises : tuple of tasks
-        It prints as a table with the id, the level (1 to 5), the kind of answer and the topic.
+        The tuple prints as a table with the id, the level (1 to 5), the kind of answer and the topic.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def hint(exercise_id: str) -> Text:
 def find_the_bug(exercise_id: str, mended: Any = None, *, level: int = 1) -> Text | Result:
     """Return a function in which one line is wrong, or check a corrected function.
 
-    The wrong line shows one of the mistakes that the exercise lists. The student's name decides which one.
+    The wrong line contains a listed mistake of the exercise. The student's name decides which mistake.
 
     Parameters
     ----------
@@ -127,7 +127,8 @@ def find_the_bug(exercise_id: str, mended: Any = None, *, level: int = 1) -> Tex
     text : str
         The text of the function, if ``mended`` is None. It can be saved as a file and run.
     result : Result
-        Otherwise. A function that is still wrong in the same way gets a finding of the kind "unmended".
+        The result of the check, if ``mended`` is given. A function that is still wrong in the same way gets a
+        finding of the kind "unmended".
 
     Raises
     ------

@@ -11,7 +11,7 @@ from npformer.exercises.arithmetic import read_arithmetic, remove_name, simplify
 
 MAX_LIST_LENGTH = 1000  # characters; a longer list of calculations is rejected
 
-LETTERS = "abcdef"  # the letters of the options of a question
+LETTERS = "abcdef"  # the letters before the options in a question
 TRUTHS = {"true": True, "t": True, "1": True, "yes": True}
 TRUTHS |= {"false": False, "f": False, "0": False, "no": False}
 
@@ -20,9 +20,9 @@ TRUTHS |= {"false": False, "f": False, "0": False, "no": False}
 
 
 def word(answer: Any) -> str:
-    """Return an answer as one lowercase word without quotes, brackets and punctuation at its ends.
+    """Return an answer as one lowercase word, without quotes, brackets or punctuation around the word.
 
-    A list or an array with one entry counts as this entry.
+    A list or an array with a single entry is read as this entry.
     """
     if isinstance(answer, list | tuple | np.ndarray) and np.size(answer) == 1:
         answer = np.asarray(answer, object).ravel()[0]
@@ -132,7 +132,7 @@ def _read_entries(entries: Iterable[Any]) -> list[Any] | None:
 
 
 def _read_text(text: str, shape: tuple[int, ...], whole: bool) -> float | list[float] | None:
-    """Read a string as one number or, for a shape with dimensions, as a list."""
+    """Read a string as one number if ``shape`` is (), and otherwise as a list of numbers."""
     text = re.sub(r"^[^\W\d]\w*\s*=\s*", "", text.strip()).rstrip(".").replace("−", "-")
     if shape:
         return _read_list(text, int(np.prod(shape)))
@@ -169,7 +169,7 @@ def _read_calculations(text: str, count: int) -> list[float] | None:
 
     >>> _read_calculations("[cos(0), 2 * 3]", 2), _read_calculations("√4 3!", 2)
     ([1.0, 6.0], [2.0, 6.0])
-    >>> _read_calculations("1,5 √4", 2)  # it may be 1 and 5√4, or 1.5 and √4
+    >>> _read_calculations("1,5 √4", 2)  # None: the text may mean 1 and 5√4, or 1.5 and √4
     """
     if len(text) > MAX_LIST_LENGTH:
         return None
@@ -191,7 +191,7 @@ def _read_calculations(text: str, count: int) -> list[float] | None:
 
 
 def _find_depths(text: str) -> list[int]:
-    """Count, for each character, the brackets that are open after it.
+    """For each character, count the brackets that are still open after this character.
 
     >>> _find_depths("a(b)")
     [0, 1, 1, 0]
@@ -284,7 +284,7 @@ def _read_plain_number(text: str, whole: bool = False) -> float | None:
 
 
 def _read_percentage(text: str) -> float | None:
-    """Read the plain number before "%". Each further "%" divides it by 100 again."""
+    """Read the plain number before "%". Each further "%" divides the number by 100 again."""
     digits = text.rstrip("% ")
     value = _read_plain_number(digits)
     if value is None:

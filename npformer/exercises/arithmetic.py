@@ -4,25 +4,26 @@ The text is split into tokens, and a recursive descent parser evaluates the toke
 executed. The length of the text, the nesting and the size of every value are limited, so no text takes long.
 Text with two plausible meanings is rejected.
 
-The grammar, in which [x] is optional and {x} may be repeated:
+The grammar follows; [x] is optional and {x} may be repeated. The value of an answer is the value of its last
+side, and all sides have to agree.
 
-    answer    = [name] ["=" | "≈" | "~"] side {("=" | "≈") side}    the last side, if the sides agree
+    answer    = [name] ["=" | "≈" | "~"] side {("=" | "≈") side}
     side      = product share | sum [words]
     sum       = product {("+" | "-") product}
-    product   = signed {("*" | "/") signed | power}       2π and 2(3 + 4) are products without a sign
+    product   = signed {("*" | "/") signed | power}       2π and 2(3 + 4) are products without "*"
     signed    = ["+" | "-"] power
     power     = factorial [("^" | "**") signed | superscript]
     factorial = atom ["!"]
     atom      = number | fraction | whole number, fraction | constant | group | call
     group     = "(" sum ")" | "[" sum "]" | "{" sum "}"
     call      = "\frac" braces braces | function group | function ["+" | "-"] (number | fraction | constant)
-    fraction  = "½" | "¾" | ...                           one character
+    fraction  = "½" | "¾" | ...                           A fraction is a single character.
     share     = "%" | "percent" | "per cent"
 
 This module rejects some texts as ambiguous, although the grammar allows them:
 
-- "1/2π" and "2^3π", a product without a sign after a quotient or after a power;
-- "sin π/2", "ln 10^3" and "√2π", a bare argument that might be longer;
+- "1/2π" and "2^3π", in which a factor without "*" follows a quotient or a power;
+- "sin π/2", "ln 10^3" and "√2π", in which the argument has no brackets, so its end is not clear;
 - "2e", which may be an unfinished 2e3;
 - "log(8,2)" and "10,000^2", in which the comma may be a decimal comma or not;
 - "6 KB" and "2 dozen", in which a word changes the number.
@@ -36,8 +37,8 @@ from typing import NamedTuple
 
 MAX_LENGTH = 200  # the longest text that is read, in characters
 MAX_DEPTH = 20  # the deepest nesting of brackets and exponents
-MAX_FACTORIAL = 170  # 171! is larger than every float
-AGREEMENT = 0.01  # largest relative difference between the two sides of an equation such as "√2 = 1.41"
+MAX_FACTORIAL = 170  # the largest n for which n! is computed; 171! is too large for a float
+AGREEMENT = 0.01  # the largest relative difference between two sides of an equation such as "√2 = 1.41"
 
 FUNCTIONS: dict[str, Callable[[float], float]] = {
     "√": math.sqrt,
@@ -108,7 +109,7 @@ class UnreadableError(ValueError):
 class Token(NamedTuple):
     """One number, name or sign of the text."""
 
-    kind: str  # number, fraction, superscript, constant, function, word, sign or end
+    kind: str  # one of number, fraction, superscript, constant, function, word, sign and end
     text: str
     value: float  # 0 unless the token is a number, a fraction, a superscript or a constant
     is_spaced: bool  # whether a space precedes it
@@ -145,7 +146,7 @@ def read_arithmetic(text: str, whole: bool = False) -> float | None:
 
 
 def _read_sides(text: str, whole: bool) -> float:
-    """Read the sides of an equation such as "7 × 5 = 35", and return the last one."""
+    """Read the sides of an equation such as "7 × 5 = 35", and return the last side."""
     sides = [Parser(split_tokens(side, whole)).read_side() for side in re.split("[=≈]", text)]
     last = sides[-1]
     for side in sides:
@@ -172,7 +173,7 @@ def simplify(text: str) -> str:
 
 
 def remove_name(text: str) -> str:
-    """Remove the name and the sign of "x = 0.5", "d_k = 64" or "≈ 0.5".
+    """Remove the name and the sign before the number in "x = 0.5", "d_k = 64" or "≈ 0.5".
 
     >>> remove_name("d_k = 64"), remove_name("~ 0.5")
     ('64', '0.5')
@@ -214,7 +215,7 @@ def _reject_uncertain_commas(numbers: list[str]) -> None:
 
 
 def _make_token(kind: str, text: str, is_spaced: bool, whole: bool) -> Token:
-    """Give a token its kind and its value."""
+    """Make a token of this kind, and compute its value."""
     if kind == "number":
         return Token(kind, text, _read_decimal(text, whole), is_spaced)
     if kind == "fraction":
@@ -256,13 +257,14 @@ def _read_decimal(text: str, whole: bool) -> float:
 
 
 class Parser:
-    """Evaluate tokens from left to right; one method for each rule of the grammar."""
+    """Evaluate tokens from left to right, with one method for each rule of the grammar."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
         self.position = 0
         self.depth = 0
-        self.bare = ""  # how the last factor ended, if it had no brackets: "root", "function" or "exponent"
+        # "root" or "function" after an argument without brackets, "exponent" after an exponent without them.
+        self.bare = ""
 
     @property
     def next(self) -> Token:
@@ -289,7 +291,7 @@ class Parser:
         return value
 
     def skip_percent(self) -> bool:
-        """Move past "%", "percent" or "per cent", and return whether one of them was next."""
+        """Move past "%", "percent" or "per cent" if this is next, and return whether the parser has moved."""
         ahead = [token.text for token in self.tokens[self.position : self.position + 2]]
         if ahead == ["per", "cent"]:
             self.position += 2
@@ -310,7 +312,7 @@ class Parser:
             raise UnreadableError(f"unexpected {self.next.text!r}")
 
     def read_sum(self) -> float:
-        """Read products with + and - between them."""
+        """Read a sum: products that are separated by "+" or "-"."""
         return self.read_terms(self.read_product())
 
     def read_terms(self, value: float) -> float:
@@ -324,7 +326,7 @@ class Parser:
         return value
 
     def read_product(self) -> float:
-        """Read factors with *, / or no sign between them."""
+        """Read a product: factors that are separated by "*", by "/" or by no sign."""
         value = self.read_signed()
         is_quotient = False
         while True:
@@ -342,7 +344,7 @@ class Parser:
                 return value
 
     def read_factor(self, value: float) -> float:
-        """Multiply by the next factor, or divide by it."""
+        """Read "*" or "/" and the next factor, and multiply or divide the value by this factor."""
         sign = self.take().text
         factor = self.read_signed()
         if sign == "*":
@@ -350,7 +352,7 @@ class Parser:
         return _require_finite(value / factor)
 
     def is_factor_next(self) -> bool:
-        """Return whether the next factor has no sign before it: a name, √, or an opening bracket."""
+        """Return whether a factor without "*" comes next: a name, √ or an opening bracket."""
         token = self.next
         previous = self.tokens[self.position - 1]
         if token.text == "(":
@@ -419,7 +421,7 @@ class Parser:
         return value
 
     def require_value(self, token: Token) -> float:
-        """Return the value of a token that has one."""
+        """Return the value of a token, or raise an error if the token has no value."""
         if token.kind not in ("number", "fraction", "constant"):
             raise UnreadableError(f"expected a number, not {token.text!r}")
         return token.value
@@ -454,7 +456,7 @@ class Parser:
         return self.read_group(opening)
 
     def read_bare_argument(self, function: Token) -> float:
-        """Read the number of "sin 2.3" or "√2", which has no brackets."""
+        """Read an argument without brackets, such as the number in "sin 2.3" or "√2"."""
         is_joined = function.text == "log" and not self.next.is_spaced
         if is_joined:
             raise UnreadableError("log28 may be log2 of 8")

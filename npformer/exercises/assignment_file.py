@@ -1,4 +1,4 @@
-"""Assignments: which exercises were set, how many points they give, and when the answers are due.
+"""Assignments: the exercises, the points that each exercise gives, and the deadline.
 
 A teacher writes an assignment as a TOML file. The exam commands write such a file, too.
 """
@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 from npformer.exercises.bank import find_exercise
 from npformer.exercises.task import Code, Task
 
-WHOLE = ""  # the key for the points of an exercise as a whole
+WHOLE = ""  # the key under which `points` stores the points for an exercise as a whole
 
 
 class Assignment(NamedTuple):
-    """The exercises that were set, and how their points count.
+    """The exercises of an assignment, their points, and the rules for late submissions.
 
     Attributes
     ----------
     points : dict of dicts
-        By exercise id and output name: the points. The name ``WHOLE`` is for the exercise as a whole.
+        The points by exercise id and output name. The name ``WHOLE`` gives the points for the whole exercise.
     title : str
     due : float
         The deadline in seconds since 1970, or infinity.
@@ -34,7 +34,8 @@ class Assignment(NamedTuple):
     best : bool
         Whether the best of several submissions counts. Otherwise the last one counts.
     numbers : str
-        A name whose numbers everyone has, such as the seed of an exam. With "", the numbers differ.
+        The name that selects the same numbers for every student, such as the seed of an exam. With "", each
+        student has different numbers.
     """
 
     points: dict[str, dict[str, float]]
@@ -50,10 +51,10 @@ class Assignment(NamedTuple):
         return sum(sum(parts.values()) for parts in self.points.values())
 
 
-TYPES = {  # the keys of an assignment file, and the types of their values
+TYPES = {  # the allowed keys of an assignment file, with the type of each value
     "title": str, "due": datetime, "late": dict, "count": str, "numbers": str | int, "points": dict,
 }  # fmt: skip
-LARGEST_LATE = {"per_day": 1.0, "days": math.inf}  # the keys of the table `late`, and their largest values
+LARGEST_LATE = {"per_day": 1.0, "days": math.inf}  # the largest value for each key of the table `late`
 EXPECTED = 'title, due = 2026-03-01T23:59:00, late = {per_day, days}, count = "last" or "best", numbers'
 
 
@@ -88,8 +89,8 @@ def read_assignment(path: Path) -> Assignment:
     Raises
     ------
     ValueError
-        If the file is not TOML, has an unknown key, or has a value of the wrong type or outside its range.
-        Also if an exercise or an output does not exist.
+        If the file is not TOML, has an unknown key, has a value of the wrong type or outside its range, or
+        names an exercise or an output that does not exist.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -147,10 +148,10 @@ def _make_assignment(table: dict[str, Any], points: dict[str, dict[str, float]])
 
 
 def _read_points(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield each exercise of a table of points, with the points of its parts.
+    """Yield the id of each exercise in a table of points, with the points for the exercise's outputs.
 
-    The key ``pe.table`` without quotes makes a table ``pe`` with a key ``table``. It means the same exercise
-    as the key ``"pe.table"`` in quotes.
+    In TOML, the key ``pe.table`` without quotes makes a table ``pe`` with a key ``table``. Both this key and
+    the key ``"pe.table"`` in quotes name the exercise ``pe.table``.
     """
     for key, value in table.items():
         exercise_id = prefix + key
@@ -179,19 +180,19 @@ def _check_parts(exercise_id: str, parts: dict[str, Any]) -> None:
 
 
 def _list_outputs(task: Task) -> tuple[str, ...]:
-    """Return the names of the outputs of an exercise; none if it does not ask for a function."""
+    """Return the names of an exercise's outputs, or () if the exercise does not ask for a function."""
     if isinstance(task, Code):
         return task.probe.outputs
     return ()
 
 
 def format_assignment(assignment: Assignment) -> str:
-    """Return the content of an assignment file with the title, the numbers and the points.
+    """Return the content of an assignment file: the title, the name in `numbers`, and the points.
 
     Parameters
     ----------
     assignment : Assignment
-        Its exercises have points as a whole, and none for single outputs.
+        An assignment that gives points only for whole exercises, not for single outputs.
 
     Returns
     -------
@@ -209,5 +210,5 @@ def format_assignment(assignment: Assignment) -> str:
 
 
 def _quote_for_toml(text: str) -> str:
-    """Quote a string for TOML. It is like JSON, except that TOML requires an escape for DEL."""
+    """Quote a string for TOML, as JSON does. TOML also requires an escape for the character DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,7 +1,7 @@
-"""Detectors that call a wrong function again, with one change of the arguments at a time.
+"""Detectors that call a wrong function again with changed arguments, one change at a time.
 
-A detector receives one output of the function on every call of the exercise. It returns a finding that holds
-on every call, or None.
+A detector receives one output of the function for every call of the exercise. The detector returns a finding
+that holds for every call, or None.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ from npformer.exercises.number_detectors import Detector, are_close, attempt
 from npformer.exercises.probe import Arguments, Trial, View
 from npformer.exercises.verdict import Finding, make_finding
 
-Change = Callable[..., Arguments]  # a function from the arguments of a call to changed arguments
+Change = Callable[..., Arguments]  # takes the arguments of a call, and returns changed arguments
 
 
 # --- one argument at a time ------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def vary(value: Any) -> Any:
 
 
 def unused_arguments(trial: Trial) -> Finding | None:
-    """Report arguments that the answer does not depend on, although it should."""
+    """Report arguments that do not affect the answer, although they affect the correct answer."""
     idle = tuple(name for k, name in enumerate(trial.names) if _is_idle(trial, change_arguments([k], vary)))
     if not idle:
         return None
@@ -52,7 +52,7 @@ def unused_arguments(trial: Trial) -> Finding | None:
 
 
 def _is_idle(trial: Trial, change: Change) -> bool:
-    """Return whether a change affects the correct answer on some call, and the student's answer on none."""
+    """Return whether a change never affects the student's answer, but sometimes the correct answer."""
     affects_correct_answer = False
     for given in trial.calls:
         before = trial.both(given)
@@ -72,7 +72,7 @@ def _are_identical(a: Array, b: Array) -> bool:
 
 
 def is_correct_for(trial: Trial, student_change: Change, correct_change: Change) -> bool:
-    """Return whether the answer to one change of each call is the correct answer to a different change."""
+    """Return whether, on all calls, the answer after one change is correct for a different change."""
     for given in trial.calls:
         found = trial.answer(student_change(*given))
         right = trial.answer(correct_change(*given), right=True)
@@ -88,7 +88,7 @@ def keep_arguments(*given: Any) -> Arguments:
 
 
 def change_arguments(indices: Sequence[int], change: Callable[[Any], Any]) -> Change:
-    """Make a change of a call that applies a function to the arguments with these indices."""
+    """Make a `Change` that applies a function to the arguments with these indices."""
 
     def change_call(*given: Any) -> Arguments:
         arguments = list(given)
@@ -100,7 +100,7 @@ def change_arguments(indices: Sequence[int], change: Callable[[Any], Any]) -> Ch
 
 
 def list_subsets(items: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the subsets of a list except the empty one: first single items, then pairs, and so on."""
+    """Yield the nonempty subsets of a list: first single items, then pairs, and so on."""
     for count in range(1, len(items) + 1):
         yield from combinations(items, count)
 
@@ -116,7 +116,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 
 def changed_argument(trial: Trial) -> Finding | None:
-    """Report an answer that is correct for another value of one argument, such as its square."""
+    """Report an answer that is correct for a changed argument, for example for x² instead of x."""
     for k, name in enumerate(trial.names):
         for change, function in CHANGES.items():
             change_call = change_arguments([k], partial(_change_if_numeric, function))
@@ -126,7 +126,7 @@ def changed_argument(trial: Trial) -> Finding | None:
 
 
 def _change_if_numeric(change: Callable[[Any], Any], value: Any) -> Any:
-    """Return a changed float or array. Other arguments, such as a mask or a count, stay as they are."""
+    """Return a changed float or array. Return other arguments, such as a mask or a count, unchanged."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "i":
         return change(value) % (value.max() + 1)
     if isinstance(value, np.ndarray) and value.dtype != bool:
@@ -166,7 +166,7 @@ def transposed_weights(trial: Trial) -> Finding | None:
 
 
 def neutral_arguments(trial: Trial) -> Finding | None:
-    """Report arguments at whose neutral values the answer is correct. The function uses them wrongly."""
+    """Report arguments that the function uses wrongly: the answer is correct only at their neutral values."""
     for names in list_subsets(list(trial.probe.neutral)):
         neutralise = partial(_neutralise, trial, names)
         if is_correct_for(trial, neutralise, neutralise):
@@ -178,7 +178,7 @@ def neutral_arguments(trial: Trial) -> Finding | None:
 
 
 def _neutralise(trial: Trial, names: Sequence[str], *given: Any) -> Arguments:
-    """Give some arguments of a call the values at which they have no effect."""
+    """Replace the arguments with these names by their neutral values, at which they have no effect."""
     arguments = []
     for name, value in zip(trial.names, given, strict=True):
         if name in names:
@@ -196,7 +196,7 @@ def _fill(argument: Any, value: Any) -> Any:
 
 
 def broken_invariance(trial: Trial) -> Finding | None:
-    """Report an answer that changes with a shift that should cancel, or a gradient not linear in dy."""
+    """Report an answer that changes after a shift that should cancel, or a gradient not linear in dy."""
     for shift, change in trial.probe.invariances.items():
         if _breaks_scaling(trial, change, 1.0):
             return make_finding("does_not_cancel", shift=shift)
@@ -211,7 +211,7 @@ def broken_invariance(trial: Trial) -> Finding | None:
 
 
 def _breaks_scaling(trial: Trial, change: Change, factor: float) -> bool:
-    """Return whether a change does not multiply the answer by a factor on some call, as it should."""
+    """Return whether, on some call, a change fails to multiply the answer by the expected factor."""
     for given in trial.calls:
         before = trial.both(given)
         after = trial.both(change(*given))
@@ -239,7 +239,7 @@ def apply_to_views(trial: Trial, *detectors: Detector) -> Finding | None:
 
 
 def _derive(trial: Trial, view: View) -> Trial | None:
-    """Make the derived calls. Returns None if one fails or if its answer has a different shape."""
+    """Make the derived calls. Returns None if a derived call fails or if its answer has a different shape."""
     calls = []
     found = []
     right = []
@@ -250,7 +250,7 @@ def _derive(trial: Trial, view: View) -> Trial | None:
             return None
         student_part = view.part(pair[0])
         right_part = view.part(pair[1])
-        if 1 in right_part.shape:  # with a single key, every attention weight is 1
+        if 1 in right_part.shape:  # Skip a call with a single key, because every attention weight is 1.
             continue
         calls.append(derived_call)
         found.append(student_part)
@@ -261,7 +261,7 @@ def _derive(trial: Trial, view: View) -> Trial | None:
 
 
 def hidden_keys(trial: Trial) -> Finding | None:
-    """Report masked keys that get weight, or a causal mask in calls without a mask."""
+    """Report masked keys whose attention weight is not 0, or a causal mask in calls without a mask."""
     hidden = [a == 0 for a, b in trial.pairs if (b != 0).all()]
     if hidden and all(map(_is_causal, hidden)):
         return make_finding("causal_without_mask")
@@ -271,7 +271,7 @@ def hidden_keys(trial: Trial) -> Finding | None:
 
 
 def _is_causal(hidden: Array) -> bool:
-    """Return whether exactly the keys after each query are hidden."""
+    """Return whether exactly the keys after each query's position are hidden."""
     later = np.triu(np.ones(hidden.shape[-2:], bool), 1)
     return bool((hidden == later).all() and hidden.any())
 
@@ -280,12 +280,12 @@ def _is_causal(hidden: Array) -> bool:
 
 
 class Reach(NamedTuple):
-    """The output entries that change with one row of an argument, in the answer and in the correct output."""
+    """The output entries that depend on one row of an argument, in the answer and in the correct output."""
 
     name: str  # the name of the argument
-    row: tuple[int, ...]  # the index of the changed row, along all axes but the last
-    axes: int  # the length of this index
-    is_last: bool  # whether it is the last row; otherwise it is the first one
+    row: tuple[int, ...]  # the index of the changed row, without the last axis
+    axes: int  # the length of the index `row`
+    is_last: bool  # whether the changed row is the last row; otherwise it is the first row
     mine: Array  # True for each entry of the answer that changes
     right: Array  # True for each entry of the correct output that changes
 
@@ -293,7 +293,7 @@ class Reach(NamedTuple):
 def reaches(trial: Trial, whole: bool = False) -> list[Reach]:
     """Change the first or the last row of each argument in each call, and record which entries change.
 
-    With ``whole=True`` the change is in the first or the last entry of axis 0 instead.
+    With ``whole=True``, change the first or the last entry along axis 0 instead.
     """
     found = []
     for is_last, k, given in product((True, False), range(len(trial.names)), trial.calls):
@@ -327,13 +327,14 @@ def _reach(trial: Trial, given: Arguments, k: int, is_last: bool, whole: bool) -
 
 
 def _end(is_last: bool) -> int:
-    """Return the index of the last or of the first row."""
+    """Return -1, the index of the last row, or 0, the index of the first row."""
     return -1 if is_last else 0
 
 
 def depends_on_too_much(trial: Trial) -> Finding | None:
-    """Report an entry that depends on rows of an argument that it should not depend on."""
-    if any(a.shape != b.shape for a, b in trial.pairs):  # the axes may be in a different order
+    """Report an output entry that depends on rows of an argument on which it should not depend."""
+    # The axes may be in a different order, and then entries cannot be compared.
+    if any(a.shape != b.shape for a, b in trial.pairs):
         return None
     found = reaches(trial)
     used = {reach.name for reach in found if reach.right.any()}
@@ -343,7 +344,7 @@ def depends_on_too_much(trial: Trial) -> Finding | None:
             continue
         if reach.name not in used:
             return make_finding("depends_on_wrong_argument", argument=reach.name)
-        # A row may have no effect in this call, such as a token whose hidden units are all off. Skip it.
+        # Skip a row that has no effect in this call, such as a token whose hidden units are all 0.
         if not reach.right.any():
             continue
         index = tuple(np.argwhere(extra)[0].tolist())
@@ -356,7 +357,7 @@ def depends_on_too_much(trial: Trial) -> Finding | None:
 
 
 def _find_crossed_axis(trial: Trial, reach: Reach, extra: Array) -> str | None:
-    """Return the first axis of both argument and output along which other entries change too."""
+    """Return the first common axis of argument and output along which the change affects other entries."""
     output_axes = trial.probe.axis_names.get(trial.probe.outputs[trial.output], [])
     argument_axes = trial.probe.axis_names.get(reach.name, [])
     if len(output_axes) != extra.ndim:
@@ -372,7 +373,7 @@ def _find_crossed_axis(trial: Trial, reach: Reach, extra: Array) -> str | None:
 
 
 def _row_axis(trial: Trial, name: str) -> str:
-    """Return the name of the axis along which an argument has its rows."""
+    """Return the name of the axis that counts the rows of an argument."""
     axes = trial.probe.axis_names.get(name, [])
     if len(axes) > 1:
         return axes[-2]
@@ -380,7 +381,7 @@ def _row_axis(trial: Trial, name: str) -> str:
 
 
 def ignores_a_line(trial: Trial) -> Finding | None:
-    """Report a row, or an entry of axis 0, that the answer ignores."""
+    """Report a row of an argument, or an entry along its axis 0, that the answer ignores."""
     if any(a.shape != b.shape for a, b in trial.pairs):
         return None
     for whole in (False, True):
@@ -401,12 +402,12 @@ VIEW_DETECTORS = (hidden_keys, *number_detectors.DETECTORS, number_detectors.che
 
 
 def views(trial: Trial) -> Finding | None:
-    """Apply the detectors that compare numbers to the derived calls."""
+    """Apply the detectors in VIEW_DETECTORS to the answers on the derived calls."""
     return apply_to_views(trial, *VIEW_DETECTORS)
 
 
 def view_proportions(trial: Trial) -> Finding | None:
-    """Report rows of a derived call that sum to 1 as they should, but have other ratios."""
+    """Report rows in a derived call that sum to 1 as they should, but contain numbers in wrong ratios."""
     return apply_to_views(trial, number_detectors.check_proportions)
 
 

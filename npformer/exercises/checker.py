@@ -1,8 +1,8 @@
 """Check an answer to an exercise: a letter, a truth value, numbers or a function.
 
-This module compares the answer with the correct one. For a wrong function, the module ``detectors`` finds the
-likely mistake. The verdict is data, and the module ``feedback`` writes the sentences about it. No finding
-contains the expected numbers.
+This module compares the answer with the correct answer. For a wrong function, the module ``detectors``
+finds the likely mistake. The verdict is data, and the module ``feedback`` writes the sentences about the
+verdict. No finding contains the expected numbers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,10 +33,10 @@ from npformer.exercises.result import Result, make_result
 from npformer.exercises.task import RIGHT, Choice, Code, Mistake, Numbers, Task, Truth, Wrong
 from npformer.exercises.verdict import Finding, Role, Verdict, make_finding
 
-SECONDS = 10.0  # CPU time that one answer may take
-ROUGH = 2e-2  # tolerance for short floats: with logits up to 1000, float32 keeps few digits
-HUGE = 10**6  # entries of an array; no task asks for so many, and larger arrays are not analysed
-AXES = 6  # axes of an array; no task asks for so many
+SECONDS = 10.0  # the limit of CPU time for one answer
+ROUGH = 2e-2  # the tolerance for float32 answers to scores near 1000, where few digits are left
+HUGE = 10**6  # an array with more entries is not analysed; no task asks for so many
+AXES = 6  # an array with more axes is not analysed; no task asks for so many
 
 
 def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
@@ -49,7 +49,7 @@ def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
     exercise_id : str
         The id of an exercise, such as "pe.entry". With "pe.entry@Ada" the answer is for Ada's own numbers.
     answer : a letter, True or False, a number, a list of numbers, or a function
-        The forms that the exercise asks for. A string such as "1/2" or "√2" counts as a number.
+        The answer, in the form that the exercise asks for. A string such as "1/2" or "√2" counts as a number.
     level : 1, 2 or 3
         How much the feedback says. Level 1 is for finding the mistake alone: it says what is correct and
         where the first difference is. Level 2 is for a lesson: it says what was observed, adds the likely
@@ -81,7 +81,7 @@ def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
 
 
 def assess(task: Task, answer: Any, name: str = "") -> Verdict:
-    """Return the verdict on an answer to an exercise with the numbers that belong to a student's name."""
+    """Return the verdict on an answer to the exercise that has the numbers for this student's name."""
     replaced = find_replaced_numpy_functions()
     if replaced:
         return report_problem(task, make_finding("numpy_replaced", function=replaced[0]))
@@ -90,17 +90,17 @@ def assess(task: Task, answer: Any, name: str = "") -> Verdict:
             return _assess_by_kind(task, answer, name)
     except TooLong:
         return report_problem(task, make_finding("too_long", seconds=SECONDS))
-    except Exception as error:  # an answer can be any object, and its methods can raise any error
+    except Exception as error:  # The answer can be any object, whose methods can raise any error.
         return report_problem(task, make_finding("unreadable", error=type(error).__name__))
 
 
 def report_problem(task: Task, *findings: Finding) -> Verdict:
-    """Return the verdict on an answer that could not be checked to the end."""
+    """Return the verdict "error" for an answer that could not be checked completely."""
     return Verdict(task.id, "error", findings)
 
 
 def _assess_by_kind(task: Task, answer: Any, name: str) -> Verdict:
-    """Return the verdict on an answer, after a check that it has the kind that the exercise asks for."""
+    """Return the verdict on an answer, or report that the exercise asks for a different kind of answer."""
     if answer is None or answer is ...:
         return report_problem(task, make_finding("unanswered"))
     if isinstance(task, Code):
@@ -123,7 +123,7 @@ def _assess_by_kind(task: Task, answer: Any, name: str) -> Verdict:
 
 
 def assess_truth(task: Truth, answer: Any) -> Verdict:
-    """Return the verdict on True or False, which may also be 1 and 0, or yes and no."""
+    """Return the verdict on a truth value, which may also be given as 1 or 0, or as "yes" or "no"."""
     claimed = read_truth(answer)
     if claimed is None:
         return report_problem(task, make_finding("not_a_truth_value"))
@@ -133,7 +133,7 @@ def assess_truth(task: Truth, answer: Any) -> Verdict:
 
 
 def assess_choice(task: Choice, answer: Any) -> Verdict:
-    """Return the verdict on a letter, on the number of an option, or on its text."""
+    """Return the verdict on an option, which is given by its letter, its number or its text."""
     letter = read_letter(answer, task.options)
     remaining = len(task.options) - 1
     if not letter:
@@ -147,7 +147,7 @@ def assess_choice(task: Choice, answer: Any) -> Verdict:
 
 
 def accept(task: Task) -> Verdict:
-    """Return the verdict on an answer that is correct in every respect."""
+    """Return the verdict "pass" for an answer that is correct in every respect."""
     outputs: tuple[str, ...] = ()
     if isinstance(task, Code):
         outputs = task.probe.outputs
@@ -158,7 +158,7 @@ def accept(task: Task) -> Verdict:
 
 
 def assess_numbers(task: Numbers, answer: Any, name: str) -> Verdict:
-    """Return the verdict on a number or a list of numbers, compared with those for the student's name."""
+    """Return the verdict on a number or a list of numbers, for the numbers of this student's name."""
     question = task.posed(name)
     right = np.asarray(question.answer, float)
     given = read_numbers(answer, right.shape, whole=task.decimals == 0)
@@ -181,7 +181,7 @@ def assess_numbers(task: Numbers, answer: Any, name: str) -> Verdict:
 def _add_pattern(
     findings: tuple[Finding, ...], given: Array, right: Array, task: Numbers
 ) -> tuple[Finding, ...]:
-    """Add how unlisted numbers differ from the correct ones. This finding replaces less specific ones."""
+    """Add a finding about the pattern in the wrong numbers, and drop less specific findings."""
     is_comparable = given.shape == right.shape and bool(np.isfinite(given).all())
     if not is_comparable:
         return findings
@@ -203,7 +203,7 @@ def agrees(a: Array, b: Array, task: Numbers) -> bool:
 def _choose_nearest(
     fitting: Mapping[Mistake | Wrong, Array], given: Array, task: Numbers
 ) -> list[Mistake | Wrong]:
-    """Return the wrong answers that agree in every digit, if the answer has more digits than required."""
+    """Return the fitting wrong answers. If the student gives extra digits, these digits have to agree too."""
     is_rounded = np.allclose(given, np.round(given, task.decimals), rtol=0, atol=1e-9)
     exact = [wrong for wrong, value in fitting.items() if np.allclose(given, value, rtol=1e-7, atol=1e-9)]
     if is_rounded or not exact:
@@ -212,7 +212,7 @@ def _choose_nearest(
 
 
 def compare_numbers(given: Array, right: Array, task: Numbers) -> Iterator[Finding]:
-    """Report whether the form is correct, which numbers agree, and whether the others are too large."""
+    """Report a wrong form, or the numbers that agree and whether the others are too large or too small."""
     if given.shape != right.shape:
         if right.ndim:
             yield make_finding(
@@ -236,7 +236,7 @@ def compare_numbers(given: Array, right: Array, task: Numbers) -> Iterator[Findi
 
 
 def _compare_list(errors: Array) -> Iterator[Finding]:
-    """Report which numbers of a list agree, that is have error 0, and whether the others are too large."""
+    """Report which numbers of a list agree (error 0), and in which direction the others are wrong."""
     are_all_larger = bool(errors.min() >= 0)
     are_all_smaller = bool(errors.max() <= 0)
     is_correct = errors == 0
@@ -270,7 +270,8 @@ def find_rounding(given: Array, right: Array, task: Numbers) -> Finding | None:
         has_kept_decimals = np.allclose(given / unit, np.round(given / unit), rtol=0, atol=1e-9)
         if not has_kept_decimals:
             continue
-        is_rounded = np.abs(given - right).max() <= (0.5 + 1e-9) * unit  # a half may be rounded up or down
+        # The factor is a little above 0.5, because the student may round a half up or down.
+        is_rounded = np.abs(given - right).max() <= (0.5 + 1e-9) * unit
         if is_rounded:
             return make_finding("rounded_answer", kept=kept, decimals=task.decimals)
         is_truncated = np.allclose(given, np.trunc(right / unit) * unit, rtol=0, atol=1e-9)
@@ -279,11 +280,11 @@ def find_rounding(given: Array, right: Array, task: Numbers) -> Finding | None:
     return None
 
 
-MANY = 1000  # from this size on, a small relative error of an integer may come from rounding
-FEW = 10  # below this size, the finding that an integer is off by one would give the answer away
+MANY = 1000  # an integer of at least this size may have a small relative error because of rounding
+FEW = 10  # for a smaller integer, the finding "off by one" would reveal the answer
 NORMAL_FORMS: dict[
     str, Callable[[Array, Array], tuple[Array, Array]]
-] = {  # the two arrays are equal if the pattern is present
+] = {  # makes two arrays, which are equal if the answer has this pattern
     "sign_differs": lambda a, b: (-a, b),
     "numbers_permuted": lambda a, b: (np.sort(a), np.sort(b)),
     "some_signs_differ": lambda a, b: (np.abs(a), np.abs(b)),
@@ -293,7 +294,7 @@ NORMAL_FORMS: dict[
 
 
 def find_pattern(given: Array, right: Array, task: Numbers) -> Finding | None:
-    """Report numbers that differ by their sign, by one, by their order, by a factor or by a constant."""
+    """Report wrong numbers that differ by sign, by 1, by order, by a factor or by a constant."""
     kinds = ["sign_differs"]
     if right.ndim:
         kinds = list(NORMAL_FORMS)
@@ -322,10 +323,10 @@ def assess_function(task: Code, function: Function) -> Verdict:
 
     - whether the function returns anything;
     - whether its numbers are correct;
-    - listed mistakes;
-    - random numbers;
-    - the form of the returned value;
-    - the detectors.
+    - whether it makes a listed mistake;
+    - whether its numbers are random;
+    - whether the returned value has a wrong form;
+    - whether a detector finds a pattern.
     """
     found = detectors.run_calls(task, function)
     if all(outcome.empty for outcome in found):
@@ -350,7 +351,7 @@ def assess_function(task: Code, function: Function) -> Verdict:
 def assess_known_mistakes(
     task: Code, found: Sequence[Outcome], explanations: Sequence[tuple[Mistake, ...]]
 ) -> Verdict:
-    """Return the verdict on an answer with listed mistakes. It passes if all of them are variants."""
+    """Return the verdict on an answer with listed mistakes, which passes if all mistakes are variants."""
     mistakes = {mistake.code: mistake for explanation in explanations for mistake in explanation}
     codes = tuple(mistakes)
     outputs = task.probe.outputs
@@ -369,7 +370,7 @@ def assess_known_mistakes(
 
 
 def reject_unrecognised(task: Code, found: Sequence[Outcome], *observations: Finding) -> Verdict:
-    """Return the verdict on an answer without a listed mistake: the observations and the first difference."""
+    """Return the verdict on a wrong answer without a listed mistake, with these observations."""
     has_run = any(outcome.arrays for outcome in found)
     if not has_run and not observations:
         return _reject_failed(task, found)
@@ -384,7 +385,7 @@ def reject_unrecognised(task: Code, found: Sequence[Outcome], *observations: Fin
 
 
 def _reject_failed(task: Code, found: Sequence[Outcome]) -> Verdict:
-    """Return the verdict on a function that gave no readable arrays on any call."""
+    """Return the verdict on a function that returned readable arrays on no call."""
     findings = list(find_differences(task.probe, found[0], detectors.run_solution(task)[0]))
     failed = [outcome for outcome in found if outcome.failed]
     if failed and failed[0].error:
@@ -393,7 +394,7 @@ def _reject_failed(task: Code, found: Sequence[Outcome]) -> Verdict:
 
 
 def find_first_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]:
-    """Return the first difference as a list of one finding. A call that failed precedes the other calls."""
+    """Return the first difference as a list with one finding. Failed calls come before the other calls."""
     pairs = list(zip(found, detectors.run_solution(task), strict=True))
     failed = [pair for pair in pairs if pair[0].failed or pair[0].empty]
     for outcome, expected in failed or pairs:
@@ -404,7 +405,7 @@ def find_first_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]
 
 
 def find_size_of_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]:
-    """Return the size of the first difference, as a share of the largest correct number in that call."""
+    """Return the size of the first difference as a finding, relative to the largest correct number."""
     for outcome, expected in zip(found, detectors.run_solution(task), strict=True):
         for name, a, b in zip(task.probe.outputs, outcome.arrays, expected.arrays, strict=False):
             if not are_equal(a, b):
@@ -413,7 +414,7 @@ def find_size_of_difference(task: Code, found: Sequence[Outcome]) -> list[Findin
 
 
 def _measure_difference(name: str, a: Array, b: Array) -> list[Finding]:
-    """Return the largest error of an output, as a share of the largest correct number, if this is finite."""
+    """Return the largest error of an output, relative to the largest correct number, if it is finite."""
     is_comparable = a.shape == b.shape and b.dtype.kind == "f"
     if not is_comparable:
         return []
@@ -425,7 +426,7 @@ def _measure_difference(name: str, a: Array, b: Array) -> list[Finding]:
 
 
 def report_changed_arguments(found: Sequence[Outcome]) -> list[Finding]:
-    """Report the arguments that some call has changed."""
+    """Report the arguments that the student's function has changed in some call."""
     names = tuple(sorted({name for outcome in found for name in outcome.changed}))
     if not names:
         return []
@@ -448,7 +449,8 @@ def report_nan(task: Code, found: Sequence[Outcome]) -> list[Finding]:
 def _assess_correct_numbers(task: Code, function: Function, found: Sequence[Outcome]) -> Verdict:
     """Return the verdict on a function whose numbers are correct on every ordinary call.
 
-    It must not be npformer's own function, must not change its arguments, and must pass the hard calls.
+    To pass, the function must not be npformer's own, must not change its arguments, and must pass the hard
+    calls.
     """
     outputs = task.probe.outputs
     name = task.ours or task.name
@@ -466,13 +468,14 @@ def _assess_correct_numbers(task: Code, function: Function, found: Sequence[Outc
     return accept(task)
 
 
-NO_NUMBER = ("OverflowError", "ZeroDivisionError", "ValueError")  # raised by `math`; NumPy gives inf or NaN
+# `math` raises these errors where NumPy returns inf or NaN, so they count like infinity.
+NO_NUMBER = ("OverflowError", "ZeroDivisionError", "ValueError")
 
 
 def _assess_hard_call(
     task: Code, function: Function, mistake: Mistake, given: tuple[Any, ...]
 ) -> Verdict | None:
-    """Return the verdict on a call with extreme arguments, or None if the function is correct there."""
+    """Return the verdict on a call with extreme arguments, or None if the function is correct in it."""
     answer = run(function, given, task.probe)
     expected = run(task.right, given, task.probe)
     is_about_precision = mistake.kind == "precision"
@@ -498,7 +501,7 @@ def _assess_hard_call(
 
 
 def _choose_tolerance(answer: Outcome) -> float:
-    """Return the tolerance for scores near 1000, where float32 has few digits left."""
+    """Return the tolerance of a hard call. Float32 answers have few digits, so they get more."""
     has_few_digits = any(a.dtype.kind == "f" and a.dtype.itemsize < 8 for a in answer.arrays)
     return ROUGH if has_few_digits else 1e-4
 
@@ -507,14 +510,14 @@ def _choose_tolerance(answer: Outcome) -> float:
 
 
 def _assess_empty(task: Code, function: Function, found: Sequence[Outcome]) -> Verdict:
-    """Return the verdict on a function that returns nothing: a stub, or one without a return statement."""
+    """Return the verdict on a function that returns None: a stub, or a function without ``return``."""
     if is_stub(function) or any(outcome.not_implemented for outcome in found):
         return report_problem(task, make_finding("unanswered"))
     return report_problem(task, make_finding("returned_none"))
 
 
 def is_stub(function: Function) -> bool:
-    """Return whether the body of a function does nothing, such as ``...`` and ``pass``."""
+    """Return whether the body of a function does nothing, for example ``...`` or ``pass``."""
     code = getattr(function, "__code__", None)
     if code is None:
         return False
@@ -528,7 +531,7 @@ def is_stub(function: Function) -> bool:
 
 
 def report_agreement(task: Code, found: Sequence[Outcome]) -> list[Finding]:
-    """Report which outputs agree, or else whether the shape is correct and which rows or columns agree."""
+    """Report the outputs that agree. If no output agrees, report a correct shape and the rows that agree."""
     pairs = [(a, b) for a, b in zip(found, detectors.run_solution(task), strict=True) if a.arrays]
     if not pairs:
         return []
@@ -558,13 +561,13 @@ def report_agreement(task: Code, found: Sequence[Outcome]) -> list[Finding]:
 def _find_outputs_that_agree(
     outputs: tuple[str, ...], pairs: Sequence[tuple[Outcome, Outcome]]
 ) -> tuple[str, ...]:
-    """Return the names of the outputs that are correct in every one of these calls."""
+    """Return the names of the outputs that are correct in all of these calls."""
     agreements = [compare_outputs(found, expected) for found, expected in pairs]
     return tuple(name for k, name in enumerate(outputs) if all(correct[k] for correct in agreements))
 
 
 def find_agreeing_lines(probe: Probe, sides: Sequence[tuple[Array, Array]]) -> list[Finding]:
-    """Report the columns that agree in every call, or else the rows, or else the entries of another axis."""
+    """Report the columns that agree in every call. If there are none, report the rows, then other axes."""
     ndim = sides[0][1].ndim
     for axis in reversed(range(ndim)):
         lengths = [b.shape[axis] for _, b in sides]
@@ -575,7 +578,7 @@ def find_agreeing_lines(probe: Probe, sides: Sequence[tuple[Array, Array]]) -> l
 
 
 def _agrees_at(sides: Sequence[tuple[Array, Array]], axis: int, index: int) -> bool:
-    """Return whether the answer is correct at one index of an axis in every call."""
+    """Return whether the answer is correct at this index of an axis in every call."""
     return all(are_close(a.take(index, axis), b.take(index, axis)) for a, b in sides)
 
 
@@ -595,7 +598,7 @@ def _report_agreeing_lines(probe: Probe, axis: int, ndim: int, indices: tuple[in
 
 
 def find_differences(probe: Probe, found: Outcome, expected: Outcome) -> Iterator[Finding]:
-    """Yield how an outcome of one call differs from the correct one, output by output."""
+    """Yield a finding for each output in which one call differs from the correct outcome."""
     if found.unreadable is not None:
         yield found.unreadable
     elif found.error is not None:
@@ -624,7 +627,7 @@ def _report_error(kind: str, outcome: Outcome) -> Finding:
 
 
 def compare_shapes(found: tuple[int, ...], right: tuple[int, ...]) -> Finding | None:
-    """Report the axes that are longer or shorter than the correct ones, or the expected number of axes."""
+    """Report axes that are longer or shorter than the correct axes, or a wrong number of axes."""
     if found == right:
         return None
     if len(found) != len(right):
@@ -636,7 +639,7 @@ def compare_shapes(found: tuple[int, ...], right: tuple[int, ...]) -> Finding | 
 
 
 def compare_entries(a: Array, b: Array) -> Finding:
-    """Report the first entry in which an output differs, and the number of such entries."""
+    """Report the first entry that differs from the correct entry, and the number of entries that differ."""
     if b.ndim == 0:
         return make_finding("differs")
     wrong = ~(np.abs(a.astype(float) - b.astype(float)) <= allowed_error(b.astype(float), a.dtype))

@@ -1,8 +1,8 @@
 """Find out how a wrong function differs from the solution.
 
-First the answers are compared with those of the listed mistakes. A recognised mistake gives the same answers
-on all calls: those of the exercise, and fresh calls with different sizes. If no mistake is recognised, the
-detectors compare the answers with the correct ones. A finding must hold on all of these calls.
+First the answers are compared with the answers of the listed mistakes. A mistake is recognised if its answers
+are the same on all calls of the exercise, and also on fresh calls with different sizes. If no mistake is
+recognised, the detectors compare the answers with the correct answers. A finding must hold on all calls.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ from npformer.exercises.probe import (
 from npformer.exercises.task import Code, Mistake
 from npformer.exercises.verdict import Finding, make_finding
 
-MOST_FINDINGS = 2  # in one reply, because a student does not read more
+MOST_FINDINGS = 2  # the largest number of findings in one reply; a student does not read more
 
 # --- listed mistakes ---------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ def run_solution(task: Code) -> tuple[Outcome, ...]:
 
 @cache
 def known_mistakes(task: Code) -> tuple[Known, ...]:
-    """Run every form of every listed mistake on the calls of the exercise."""
+    """Run a function for each edit of each listed mistake on the calls of the exercise."""
     known = []
     for mistake, function in task.wrong_functions():
         answers = run_calls(task, function)
@@ -85,10 +85,10 @@ def find_agreeing_outputs(task: Code, found: Sequence[Outcome]) -> tuple[str, ..
 def find_explanations(
     task: Code, function: Function, found: tuple[Outcome, ...]
 ) -> list[tuple[Mistake, ...]]:
-    """Return the possible explanations of a wrong answer by listed mistakes.
+    """Return the explanations of a wrong answer. Each explanation is a tuple of listed mistakes.
 
-    An explanation is usually one mistake that changes exactly the wrong outputs. If there is none, several
-    mistakes in different outputs can explain the answer together.
+    Usually a single mistake changes exactly the outputs that are wrong. If no single mistake does so, several
+    mistakes in different outputs may explain the answer together.
     """
     wrong_outputs = find_differing_outputs(task, found)
     fitting = _find_fitting(task, function, found, wrong_outputs)
@@ -110,7 +110,7 @@ def find_explanations(
 def _find_fitting(
     task: Code, function: Function, found: tuple[Outcome, ...], wrong_outputs: frozenset[str]
 ) -> list[Known]:
-    """Return the listed mistakes whose wrong outputs are equal to those of the answer on every call."""
+    """Return the listed mistakes whose wrong outputs equal the outputs of the answer on every call."""
     candidates = [known for known in known_mistakes(task) if known.wrong_outputs <= wrong_outputs]
     fitting = [known for known in candidates if _fits(task, known, found, known.outcomes)]
     if not fitting:
@@ -120,7 +120,7 @@ def _find_fitting(
 
 
 def _fits(task: Code, known: Known, found: Sequence[Outcome], expected: Sequence[Outcome]) -> bool:
-    """Return whether the outputs that a mistake changes are equal to the mistake's outputs on every call."""
+    """Return whether the answer equals a mistake on every call, in the outputs that the mistake changes."""
     return all(_fits_one(task, known, a, b) for a, b in zip(found, expected, strict=True))
 
 
@@ -137,7 +137,10 @@ def _right_on_fresh(task: Code) -> tuple[Outcome, ...]:
 
 
 def _fits_one(task: Code, known: Known, found: Outcome, expected: Outcome) -> bool:
-    """Return whether the outputs that a mistake changes are equal in one call, or whether both calls fail."""
+    """Return whether the answer equals a mistake in one call, in the outputs that the mistake changes.
+
+    If both functions fail in this call, they count as equal.
+    """
     if not found.arrays or not expected.arrays:
         return found.failed and expected.failed
     tolerance = known.mistake.tolerance
@@ -163,7 +166,7 @@ def is_random(task: Code, function: Function, found: Sequence[Outcome]) -> bool:
 
 
 def find_misplaced_outputs(task: Code, found: Sequence[Outcome]) -> Finding | None:
-    """Report correct arrays in a tuple or a dict, too few or too many of them, or in a different order."""
+    """Report outputs in a wrong order or a wrong container, or a wrong number of outputs."""
     outputs = task.probe.outputs
     values_of_calls = [_entries(outcome.raw) for outcome in found]
     counts = {len(values) for values in values_of_calls}
@@ -189,7 +192,7 @@ def find_misplaced_outputs(task: Code, found: Sequence[Outcome]) -> Finding | No
 
 
 def _name_entries(task: Code, values_of_calls: Sequence[Sequence[Array]]) -> tuple[str, ...]:
-    """Return, for each entry of the returned value, the name of the output that it equals; "" for none."""
+    """Return, for each entry of the returned value, the name of the output that equals the entry, or ""."""
     correct = {}
     for k, name in enumerate(task.probe.outputs):
         correct[name] = [outcome.arrays[k] for outcome in run_solution(task)]
@@ -201,7 +204,7 @@ def _name_entries(task: Code, values_of_calls: Sequence[Sequence[Array]]) -> tup
 
 
 def _entries(raw: Any) -> list[Array]:
-    """List the entries of a tuple, a list or a dict; an entry that is not an array becomes NaN."""
+    """Return the entries of a tuple, list or dict as arrays. Other entries become NaN."""
     parts: Iterable[Any] = ()
     if isinstance(raw, np.ndarray):
         parts = [raw]
@@ -219,7 +222,7 @@ def _entries(raw: Any) -> list[Array]:
 
 
 def find_transposed_weights(task: Code, function: Function) -> Finding | None:
-    """Report weights that are used transposed, even if the function then fails on some calls."""
+    """Report weights that the function transposes by mistake, even if some calls fail for this reason."""
     calls = task.probe.calls + task.probe.fresh
     trial = Trial(
         task.probe, function, task.right, output=0, calls=calls, found=(), right=(), memo={},
@@ -234,7 +237,7 @@ def find_transposed_weights(task: Code, function: Function) -> Finding | None:
 
 @cache
 def correct_answers(task: Code) -> dict[Any, Any]:
-    """Return the cache of correct answers to the further calls that detectors make."""
+    """Return the cache for the correct answers to the calls that detectors make."""
     return {}
 
 
@@ -242,9 +245,9 @@ def correct_answers(task: Code) -> dict[Any, Any]:
 
 
 def apply_detectors(task: Code, function: Function, found: Sequence[Outcome]) -> list[Finding]:
-    """Apply the detectors to the outputs that differ, until there are two findings.
+    """Apply the detectors to each wrong output, until there are MOST_FINDINGS findings.
 
-    Calls that failed are left out.
+    The detectors do not see the calls that failed.
     """
     calls = task.probe.calls + task.probe.fresh
     answers = [*found, *(run(function, given, task.probe) for given in task.probe.fresh)]
@@ -272,7 +275,7 @@ def apply_detectors(task: Code, function: Function, found: Sequence[Outcome]) ->
 
 
 def _choose_calls(answers: Sequence[Outcome], expected: Sequence[Outcome]) -> list[int]:
-    """Return the indices of the calls that ran, without degenerate calls if others are left."""
+    """Return the indices of the calls that returned arrays, without degenerate calls if possible."""
     ran = [n for n, outcome in enumerate(answers) if outcome.arrays]
     ordinary = [n for n in ran if not _is_degenerate(expected[n])]
     return ordinary or ran
@@ -281,25 +284,26 @@ def _choose_calls(answers: Sequence[Outcome], expected: Sequence[Outcome]) -> li
 def _is_degenerate(outcome: Outcome) -> bool:
     """Return whether some axis has length 1.
 
-    Then several relations hold at once. For example, a softmax over a single column is always 1.
+    On such an axis several relations hold by chance. For example, a softmax over a single column is always 1.
     """
     return any(1 in array.shape for array in outcome.arrays)
 
 
 def _with_output(finding: Finding, output: str) -> Finding:
-    """Return the finding with the name of the output that it is about."""
+    """Return a copy of the finding that names this output."""
     return Finding(finding.kind, output, finding.parameters, finding.view)
 
 
 def _is_same_fact(a: Finding, b: Finding) -> bool:
-    """Return whether two findings differ at most in the output."""
+    """Return whether two findings are the same, apart from the name of the output."""
     return (a.kind, a.parameters) == (b.kind, b.parameters)
 
 
 def first_finding(task: Code, trial: Trial) -> Finding | None:
-    """Return the first finding.
+    """Return the first finding of all detectors.
 
-    The detectors that compare numbers run first, then those of the exercise, then those that make calls.
+    The detectors that compare numbers run first, then the detectors of the exercise, then the detectors that
+    call the function again.
     """
     detectors = (*number_detectors.DETECTORS, *task.detectors, *call_detectors.DETECTORS)
     with suppress_warnings():
@@ -313,7 +317,7 @@ def first_finding(task: Code, trial: Trial) -> Finding | None:
 
 
 def first_of(detectors: Sequence[Detector], trial: Trial) -> Finding | None:
-    """Return the finding of the first detector that returns one."""
+    """Return the finding of the first detector that finds something, or None."""
     for detector in detectors:
         finding: Finding | None = attempt(detector, trial)
         if finding is not None:

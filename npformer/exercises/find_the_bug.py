@@ -1,6 +1,6 @@
 """Find the bug: a correct function in which one line was replaced by a listed mistake.
 
-A student's name decides which mistake it is.
+A student's name decides which mistake is used.
 """
 
 import json
@@ -35,7 +35,7 @@ class Bug(NamedTuple):
 
 
 def draw_bug(task: Code, name: str = "") -> Bug:
-    """Return the bug that belongs to a student's name; without a name, the first bug.
+    """Return the bug that belongs to a student's name. Without a name, return the first bug.
 
     Every mistake of the exercise has the same probability.
     """
@@ -61,7 +61,7 @@ def _list_bugs(task: Code) -> list[list[Bug]]:
 
 
 def _make_bugs(task: Code, edits: list[Edit]) -> Iterator[Bug]:
-    """Yield a bug for each edit that changes a single line and keeps this line short."""
+    """Yield a bug for each edit that changes a single line, if the changed line is short."""
     right = rename_function(task, task.solution)
     for edit in edits:
         wrong = rename_function(task, edit.of(task.solution))
@@ -72,7 +72,7 @@ def _make_bugs(task: Code, edits: list[Edit]) -> Iterator[Bug]:
         if len(changed) != 1:
             continue
         number, right_line, wrong_line = changed[0]
-        if len(wrong_line) <= LINE:  # a student would recognise a longer line at once
+        if len(wrong_line) <= LINE:  # A longer line would show at once that it is the wrong line.
             yield Bug(wrong, number, right_line.strip())
 
 
@@ -95,7 +95,7 @@ def find_code_exercise(exercise_id: str) -> tuple[Code, str]:
 
 
 def write_exercise(task: Code, name: str) -> str:
-    """Write the text that the student gets: comments with the task, imports, and the wrong function."""
+    """Return the text that the student gets: the task as a comment, imports, and the wrong function."""
     bug = draw_bug(task, name)
     request = "One line below is wrong. Find the line and correct it. This call checks your correction:"
     quoted_id = json.dumps(f"{task.id}@{name}".rstrip("@"), ensure_ascii=False)
@@ -114,7 +114,7 @@ def write_exercise(task: Code, name: str) -> str:
 def check_corrected(exercise_id: str, corrected: Any, level: int) -> Result:
     """Check a corrected function or its text.
 
-    If the function still has the original bug, the result says only this, because more would give it away.
+    If the function still has the original bug, the result says only this, because more would reveal the bug.
     """
     task, _ = find_code_exercise(exercise_id)
     function = corrected
@@ -131,7 +131,7 @@ def check_corrected(exercise_id: str, corrected: Any, level: int) -> Result:
 
 
 def _has_original_bug(exercise_id: str, function: Any) -> bool:
-    """Return whether a function gives the same numbers as the function that the student received."""
+    """Return whether a function returns the same numbers as the wrong function that the student received."""
     task, name = find_code_exercise(exercise_id)
     original = compile_function(draw_bug(task, name).text)
     pairs = zip(run_calls(task, function), run_calls(task, original), strict=True)

@@ -1,8 +1,8 @@
-"""Detectors that compare the numbers of a wrong answer with the correct ones.
+"""Detectors that compare the numbers of a wrong answer with the correct numbers.
 
-A detector receives one output of the function on every call, together with the correct array. It returns a
-finding or None. A finding must hold on every call, within the accuracy of float32. It contains no number of
-the correct answer.
+A detector receives one output of the function for every call, together with the correct arrays. The detector
+returns a finding or None. A finding must hold for every call, within the accuracy of float32, and contains no
+number of the correct answer.
 """
 
 import math
@@ -19,21 +19,21 @@ from npformer.exercises.verdict import Finding, make_finding
 from npformer.gradcheck import relations
 from npformer.gradcheck.relations import Case, Relation
 
-EXACT = 2e-5  # tolerance as a share of the largest number; answers may be in float32
-NEARLY = 5e-3  # error as a share of the largest number, if a data type or a constant has too few digits
-TINY = 1e-12  # tolerance for an array of zeros
+EXACT = 2e-5  # the tolerance relative to the largest number, for answers that may be in float32
+NEARLY = 5e-3  # the largest relative error that a dtype or a constant with too few digits may explain
+TINY = 1e-12  # the tolerance for an array of zeros, which has no largest number
 
 Detector = Callable[[Trial], Finding | None]
-Holds = Callable[[Array, Array], Any]  # whether a relation holds between an answer and the correct array
+Holds = Callable[[Array, Array], Any]  # returns whether an answer has a relation to the correct array
 
 
 def largest(*arrays: Array) -> float:
-    """Return the largest magnitude among the finite numbers of some arrays."""
+    """Return the largest magnitude among all finite numbers in these arrays."""
     return max(float(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in arrays)
 
 
 def are_close(a: Array, b: Array) -> bool:
-    """Return whether two arrays are equal within the accuracy of float32, including NaN and infinities."""
+    """Return whether two arrays are equal within the accuracy of float32, with equal NaN and infinities."""
     if a.shape != b.shape:
         return False
     a, b = np.asarray(a, float), np.asarray(b, float)
@@ -49,7 +49,7 @@ def find_ratio(a: Array, b: Array) -> float | None:
 
 
 def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a detector, or None if an unexpected shape of the answer raises an error."""
+    """Return the result of a detector, or None if the detector fails because of the answer's shape."""
     try:
         return function(*arguments)
     except (ValueError, TypeError, IndexError, ArithmeticError, np.linalg.LinAlgError):
@@ -60,7 +60,7 @@ def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def related(detector: Callable[[Sequence[Case]], Relation | None], trial: Trial) -> Finding | None:
-    """Apply one of gradcheck's detectors, and convert its relation to a finding."""
+    """Apply a detector of gradcheck, and convert the relation that it returns to a finding."""
     with np.errstate(all="ignore"):
         cases = [
             Case(a, b, others, exact=EXACT, scale=_scale(b))
@@ -87,12 +87,12 @@ def related(detector: Callable[[Sequence[Case]], Relation | None], trial: Trial)
 
 
 def _scale(right: Array) -> float:
-    """Return the magnitude that differences are compared with: the largest number, or 1 for zeros."""
+    """Return the magnitude to which errors are relative: the largest correct number, or 1 if all are 0."""
     return largest(right) or 1.0
 
 
 def _name_line(axis: int, trial: Trial) -> str:
-    """Return what one line along an axis is called: "row", "column", or the name of an earlier axis."""
+    """Return the word for a line along an axis: "row", "column", or the name of an earlier axis."""
     ndim = trial.right[0].ndim
     if axis == ndim - 1:
         return "row"
@@ -105,7 +105,7 @@ def _name_line(axis: int, trial: Trial) -> str:
 
 
 def find_moved_slices(cases: Sequence[Case]) -> Relation | None:
-    """Find correct slices in a different order. Other detectors find a single slice that is repeated."""
+    """Detect correct slices in a wrong order. A single repeated slice is left to other detectors."""
     relation = relations.detect_moved_slices(cases)
     if relation is None or len(set(relation.parameters["order"])) == 1:
         return None
@@ -113,9 +113,9 @@ def find_moved_slices(cases: Sequence[Case]) -> Relation | None:
 
 
 def neighbours(trial: Trial) -> list[dict[str, Array]]:
-    """Return, for each call, the arrays that may have been added or multiplied by mistake.
+    """Return, for each call, the arrays that a wrong function may have added or multiplied by mistake.
 
-    These are the arguments and the directions of the exercise whose shapes fit the output in every call.
+    These are the arguments, and the `directions` of the exercise, whose shapes fit the output in every call.
     """
     fitting: list[dict[str, Array]] = []
     for given, right in zip(trial.arguments, trial.right, strict=True):
@@ -140,7 +140,7 @@ def _fits(value: Any, right: Array) -> bool:
 
 
 def is_function_of_right(function: Callable[[Array], Any]) -> Holds:
-    """Make a relation: the answer is this function of the correct array."""
+    """Make the relation that the answer equals this function of the correct array."""
 
     def holds(a: Array, b: Array) -> bool:
         return are_close(a, np.asarray(function(b), float))
@@ -149,7 +149,7 @@ def is_function_of_right(function: Callable[[Array], Any]) -> Holds:
 
 
 def _is_half_precision(a: Array, b: Array) -> bool:
-    """Return whether an answer is near the correct array and has only the digits of float16."""
+    """Return whether an answer is near the correct array and equals its own rounding to float16."""
     if not np.isfinite(a).all():
         return False
     is_near = np.abs(a - b).max(initial=0) <= 2e-3 * max(1.0, largest(b))
@@ -157,7 +157,7 @@ def _is_half_precision(a: Array, b: Array) -> bool:
 
 
 def _is_additive_mask(a: Array, b: Array) -> bool:
-    """Return whether an answer is 0 where a mask is True, and far below 0 where it is False."""
+    """Return whether an answer is 0 where a mask is True, and far below 0 where the mask is False."""
     if not is_two_valued(b):
         return False
     is_zero_for_true = ((b == 1) == (a == 0)).all()
@@ -176,14 +176,14 @@ def is_two_valued(array: Array) -> bool:
 
 
 def _is_one_hot(a: Array, b: Array) -> bool:
-    """Return whether each row is 1 at its largest correct number and 0 elsewhere."""
+    """Return whether each row is 1 where the correct number is largest, and 0 elsewhere."""
     if is_two_valued(b) or not is_two_valued(a) or not (a.sum(axis=-1) == 1).all():
         return False
     return bool((b[a == 1] == b.max(axis=-1).ravel()).all())
 
 
 def _is_permuted(a: Array, b: Array) -> bool:
-    """Return whether an answer has the correct numbers in any order."""
+    """Return whether an answer has the correct numbers, possibly in a wrong order."""
     return are_close(np.sort(a, axis=None), np.sort(b, axis=None))
 
 
@@ -193,14 +193,14 @@ def _is_scaled_in_each_call(a: Array, b: Array) -> bool:
 
 
 def _is_scaled_along(a: Array, b: Array, axis: int) -> bool:
-    """Return whether each line along an axis is a multiple of the correct line, which has several numbers."""
+    """Return whether each line along an axis is a multiple of a correct line with at least two numbers."""
     if a.ndim < 2 or min(a.shape) < 2:
         return False
     c = relations.fit_factors(a, b, (axis,))
     return bool((np.abs(a - c * b) <= EXACT * largest(a)).all())
 
 
-FUNCTIONS: dict[str, Holds] = {  # the answer is a function of the correct array
+FUNCTIONS: dict[str, Holds] = {  # relations in which the answer is a function of the correct array
     "half_precision": _is_half_precision,
     "additive_mask": _is_additive_mask,
     "inverted": _is_inverted,
@@ -220,7 +220,7 @@ LINES: dict[str, Holds] = {
 
 
 def first_that_holds(table: dict[str, Holds], trial: Trial) -> Finding | None:
-    """Return a finding of the first kind in a table whose relation holds on every call."""
+    """Return a finding of the first kind in a table whose relation holds for every call, or None."""
     for kind, holds in table.items():
         with np.errstate(all="ignore"):
             if all(a.shape == b.shape and attempt(holds, a, b) for a, b in trial.pairs):
@@ -232,13 +232,13 @@ def first_that_holds(table: dict[str, Holds], trial: Trial) -> Finding | None:
 
 
 class ScaleFactor(NamedTuple):
-    """The factor sign · number · constant, or sign · number · (top / bottom)^power.
+    """A factor of the form sign · number · constant, or sign · number · (top / bottom)^power.
 
-    ``top`` and ``bottom`` are products of sizes, given by the names of their axes.
+    ``top`` and ``bottom`` are products of sizes. The fields contain the names of the axes with these sizes.
     """
 
     sign: int
-    number: float  # 1 if a named constant or the sizes alone are the factor
+    number: float  # 1 if a named constant or sizes explain the whole factor
     constant: str = ""  # a key of CONSTANTS
     top: tuple[str, ...] = ()
     bottom: tuple[str, ...] = ()
@@ -263,7 +263,7 @@ POWERS = (1.0, -1.0, 0.5, -0.5)
 def candidate_factors(sizes: Sequence[dict[str, int]]) -> dict[ScaleFactor, Array]:
     """Return the factors that have a name, with their values in each call.
 
-    They are 1, the constants, and powers of a size, or of a product or quotient of two sizes.
+    These factors are 1, the constants, powers of a size, and powers of a product or quotient of two sizes.
     """
     single = {name: np.array([float(s[name]) for s in sizes]) for name in sizes[0]}
     single = {name: values for name, values in single.items() if values.min() > 0}
@@ -285,13 +285,13 @@ def candidate_factors(sizes: Sequence[dict[str, int]]) -> dict[ScaleFactor, Arra
 
 
 def name_factor(ratios: Sequence[float], sizes: Sequence[dict[str, int]]) -> ScaleFactor | None:
-    """Find the factor that explains the ratios in all calls: a named one, or a number times a named one."""
+    """Find a named factor, or a number times a named factor, that equals the ratios in all calls."""
     quotients = {factor: np.asarray(ratios) / values for factor, values in candidate_factors(sizes).items()}
     for factor, numbers in quotients.items():
         has_one_sign = len({*np.sign(numbers)}) == 1
         if has_one_sign and np.allclose(np.abs(numbers), 1, rtol=1e-4, atol=0):
             return factor._replace(sign=int(np.sign(numbers[0])))
-    if len(ratios) == 1:  # a single ratio is a number times any factor
+    if len(ratios) == 1:  # A single ratio equals a number times any factor, so it shows nothing.
         return None
     for factor, numbers in quotients.items():
         if np.allclose(numbers, numbers[0], rtol=1e-4, atol=0):
@@ -300,14 +300,14 @@ def name_factor(ratios: Sequence[float], sizes: Sequence[dict[str, int]]) -> Sca
 
 
 def _keep(a: Array) -> Array:
-    """Return an array as it is."""
+    """Return the array itself."""
     return a
 
 
 def find_factor(trial: Trial, function: Callable[[Array], Array] = _keep) -> ScaleFactor | None:
-    """Find the one factor between the answer and the correct array in all calls.
+    """Find the factor by which the correct array has to be multiplied to give the answer, in all calls.
 
-    If a function is given, the factor is between its values for the two arrays.
+    If a function is given, compare its values for the answer and for the correct array.
     """
     with np.errstate(all="ignore"):
         ratios = [find_ratio(function(a), function(b)) for a, b in trial.pairs]
@@ -318,7 +318,7 @@ def find_factor(trial: Trial, function: Callable[[Array], Array] = _keep) -> Sca
 
 
 def scaled(trial: Trial) -> Finding | None:
-    """Report the correct array times one factor."""
+    """Report an answer that is the correct array times one factor."""
     factor = find_factor(trial)
     if factor is None:
         return None
@@ -326,7 +326,7 @@ def scaled(trial: Trial) -> Finding | None:
 
 
 def shifted(trial: Trial) -> Finding | None:
-    """Report the correct array plus a constant, possibly times a factor."""
+    """Report an answer that is the correct array plus a constant, possibly also times a factor."""
     factor = find_factor(trial, _subtract_mean)
     if factor is None:
         return None
@@ -341,7 +341,7 @@ def _subtract_mean(a: Array) -> Array:
 
 
 def exponents(p: Array) -> Array:
-    """Recover the scores from their softmax, minus their row mean. Returns NaN if rows do not sum to 1."""
+    """Compute scores that have this softmax and row mean 0. Returns NaN if the rows do not sum to 1."""
     sums_to_1 = bool(np.allclose(p.sum(axis=-1, keepdims=True), 1, atol=1e-4) and (p >= 0).all())
     if not sums_to_1:
         return np.full_like(p, np.nan)
@@ -350,7 +350,7 @@ def exponents(p: Array) -> Array:
 
 
 def softmax_of_scaled(trial: Trial) -> Finding | None:
-    """Report a softmax of the correct scores times one factor."""
+    """Report an answer that is the softmax of the correct scores times one factor."""
     factor = find_factor(trial, exponents)
     if factor is None:
         return None
@@ -388,7 +388,7 @@ def is_scaled_landmark(trial: Trial) -> Finding | None:
 
 
 def _landmarks(trial: Trial) -> list[tuple[str, tuple[Array, ...]]]:
-    """Return the landmarks of the exercise with their arrays, one for each call."""
+    """Return the name of each landmark of the exercise, with one array per call."""
     landmarks = []
     with np.errstate(all="ignore"):
         for name, make in trial.probe.landmarks.items():
@@ -398,7 +398,7 @@ def _landmarks(trial: Trial) -> list[tuple[str, tuple[Array, ...]]]:
 
 
 def multiplied(trial: Trial) -> Finding | None:
-    """Report the correct array, multiplied or divided by an argument entry by entry."""
+    """Report an answer that is the correct array, multiplied or divided by an argument entry by entry."""
     operations = {"multiplied_by_argument": np.multiply, "divided_by_argument": np.divide}
     arguments = neighbours(trial)
     for name in arguments[0]:
@@ -413,7 +413,7 @@ def multiplied(trial: Trial) -> Finding | None:
 
 
 def wrong_length(trial: Trial) -> Finding | None:
-    """Report too few or too many entries along one axis."""
+    """Report an answer with too few or too many entries along one axis."""
     ndim = trial.right[0].ndim
     for axis in range(ndim):
         matches_of_calls = [_find_matching_parts(a, b, axis) for a, b in trial.pairs]
@@ -436,8 +436,8 @@ def _report_length(few_or_many: str, end: str, axis: int, ndim: int) -> Finding:
 
 
 def _find_matching_parts(found: Array, right: Array, axis: int) -> list[tuple[str, str]]:
-    """Return which part of the correct array the answer equals, or which part of the answer is correct."""
-    if found.ndim == right.ndim - 1:  # a single entry without its axis
+    """Return the keys of _PARTS for which the answer equals a part of the correct array, or the reverse."""
+    if found.ndim == right.ndim - 1:  # The answer lacks this axis and is a single entry along it.
         found = np.expand_dims(found, axis)
     a = np.moveaxis(found, axis, 0)
     b = np.moveaxis(right, axis, 0)
@@ -454,7 +454,7 @@ def _find_matching_parts(found: Array, right: Array, axis: int) -> list[tuple[st
 
 
 def first_index(trial: Trial, is_wrong: Holds) -> tuple[int, ...] | None:
-    """Return the first index at which an entry is wrong, in the first call that has one."""
+    """Return the index of the first wrong entry, in the first call with a wrong entry."""
     for a, b in trial.pairs:
         indices = np.argwhere(is_wrong(a, b))
         if len(indices):
@@ -478,7 +478,7 @@ def wrong_truths(trial: Trial) -> Finding | None:
 
 
 def unfilled(trial: Trial) -> Finding | None:
-    """Report an answer that is correct except for zeros: some entries were not filled, or were cut off."""
+    """Report an answer in which some entries are 0 by mistake and all other entries are correct."""
     for a, b in trial.pairs:
         has_numbers = a.ndim > 0 and a.any()
         if not has_numbers or not are_close(np.where(a == 0, 0, b), a):
@@ -497,7 +497,7 @@ def _is_missing(a: Array, b: Array) -> Array:
 
 
 def not_finite(trial: Trial) -> Finding | None:
-    """Report NaN or infinities: in whole calls, in every entry, or in some entries."""
+    """Report NaN or infinities in every entry of some calls, in all entries, or in some entries."""
     if any(a.shape != b.shape for a, b in trial.pairs):
         return None
     in_whole_calls = not_finite_calls(trial)
@@ -531,13 +531,13 @@ def _is_not_finite(a: Array, b: Array) -> Array:
 
 
 def _agrees_where_finite(a: Array, b: Array) -> bool:
-    """Return whether an answer is correct in all entries except those that are NaN or infinite."""
+    """Return whether all finite entries of an answer are correct."""
     is_bad = _is_not_finite(a, b)
     return are_close(np.where(is_bad, 0, a), np.where(is_bad, 0, b))
 
 
 def not_finite_calls(trial: Trial) -> Finding | None:
-    """Report calls without any finite number, such as those without a mask, if the others are correct."""
+    """Report that some calls, such as calls without a mask, give no finite number, if all others agree."""
     is_bad = [_has_no_finite_number(a, b) for a, b in trial.pairs]
     if not any(is_bad) or all(is_bad):
         return None
@@ -556,7 +556,7 @@ def _has_no_finite_number(a: Array, b: Array) -> bool:
 
 
 def nearly_correct(trial: Trial) -> Finding | None:
-    """Report an answer in which every number is near the correct one, because digits were lost."""
+    """Report an answer in which every number is near the correct number, but has too few correct digits."""
     for a, b in trial.pairs:
         if a.shape != b.shape or not np.isfinite(a).all() or not a.ndim:
             return None
@@ -566,7 +566,7 @@ def nearly_correct(trial: Trial) -> Finding | None:
 
 
 def only_not_finite(trial: Trial) -> Finding | None:
-    """Report NaN or infinities in every entry, or among numbers that are correct."""
+    """Report NaN or infinities, if all entries are NaN or infinite, or if the finite entries are correct."""
     found = not_finite(trial)
     if found is None or found.parameters.get("others_agree", True):
         return found
@@ -574,7 +574,7 @@ def only_not_finite(trial: Trial) -> Finding | None:
 
 
 def check_row_sums(trial: Trial) -> Finding | None:
-    """Report rows that should sum to 1 and do not."""
+    """Report rows that do not sum to 1, although the correct rows do."""
     if not all(a.shape == b.shape and sums_to_1(b) for a, b in trial.pairs) or sums_to_1(*trial.found):
         return None
     sums = np.concatenate([np.ravel(a.sum(axis=-1)) for a in trial.found if not sums_to_1(a)])
@@ -585,7 +585,7 @@ def check_row_sums(trial: Trial) -> Finding | None:
 
 
 def check_proportions(trial: Trial) -> Finding | None:
-    """Report rows that sum to 1 as they should, but contain different numbers."""
+    """Report rows that sum to 1 as they should, but contain wrong numbers."""
     if not all(a.shape == b.shape and sums_to_1(a, b) for a, b in trial.pairs):
         return None
     is_vector = trial.right[0].ndim == 1
@@ -618,7 +618,7 @@ DETECTORS: tuple[Detector, ...] = (
     partial(first_that_holds, WHOLE_ARRAY),
     only_not_finite,
 )
-PARTIAL_DETECTORS: tuple[Detector, ...] = (  # they describe only a part of the answer
+PARTIAL_DETECTORS: tuple[Detector, ...] = (  # These findings describe only a part of the answer.
     not_finite,
     partial(related, relations.detect_error_along_axis),
     partial(first_that_holds, LINES),

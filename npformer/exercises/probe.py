@@ -1,8 +1,8 @@
-"""Run a function on the calls of an exercise, and record its arrays, its errors and the arguments it changed.
+"""Run a function on the calls of an exercise, and record arrays, errors and changed arguments.
 
 The calls contain only arguments that the task allows. There is one call for each edge case, such as equal
-sizes or the largest allowed scores. Further calls are random. All their sizes differ and no array is
-symmetric, so a wrong function is unlikely to be correct by coincidence.
+sizes or the largest allowed scores. Further calls are random. In a random call, all sizes differ
+and no array is symmetric, so a wrong function is unlikely to be correct by coincidence.
 """
 
 import copy
@@ -28,24 +28,24 @@ Function = Callable[..., Any]
 
 
 class View(NamedTuple):
-    """Derived calls whose answers show an intermediate result of the function, such as attention weights."""
+    """A change of the calls that makes the answer show an intermediate result, such as attention weights."""
 
     change: Callable[..., Arguments]  # makes the derived call from the arguments of a call
     part: Callable[[Array], Array] = lambda answer: answer  # selects the intermediate result in the answer
 
 
 class Probe(NamedTuple):
-    """The calls of an exercise that asks for a function, and the names of the axes of its arrays."""
+    """The calls on which an exercise tests a function, and the axis names of its arguments and outputs."""
 
-    arguments: str  # such as "x, gamma, mask=None"
+    arguments: str  # the parameters of the function, such as "x, gamma, mask=None"
     outputs: tuple[str, ...]
-    calls: tuple[Arguments, ...]  # one for each edge case, and some random ones
+    calls: tuple[Arguments, ...]  # one call for each edge case, and some random calls
     fresh: tuple[Arguments, ...] = ()  # random calls with different sizes; each finding must hold on them too
     axes: str = ""  # names of the axes of arguments and outputs: "x: batch T d_model; W_1: d_model d_ff"
-    neutral: dict[str, Any] = {}  # noqa: RUF012  # by argument: the value that makes it have no effect
-    landmarks: dict[str, Function] = {}  # noqa: RUF012  # functions that return other results of the solution
-    directions: dict[str, Function] = {}  # noqa: RUF012  # vectors whose multiples may be added to a row
-    invariances: dict[str, Function] = {}  # noqa: RUF012  # changes of a call that keep the correct answer
+    neutral: dict[str, Any] = {}  # noqa: RUF012  # by argument: its neutral value, which has no effect
+    landmarks: dict[str, Function] = {}  # noqa: RUF012  # known results that are not the answer
+    directions: dict[str, Function] = {}  # noqa: RUF012  # terms that a wrong answer may add
+    invariances: dict[str, Function] = {}  # noqa: RUF012  # changes that keep the correct answer
     views: dict[str, View] = {}  # noqa: RUF012
 
     @property
@@ -64,7 +64,7 @@ class Probe(NamedTuple):
         return names
 
     def sized(self, given: Arguments) -> dict[str, int]:
-        """Return the sizes in one call, by the names of the axes. The value of a number is a size too."""
+        """Return the sizes in one call by axis name. A number among the arguments counts as a size."""
         sizes: dict[str, int] = {}
         for name, axes in self.axis_names.items():
             if name not in self.names:
@@ -80,17 +80,17 @@ class Probe(NamedTuple):
 class Draws:
     """Draw random arguments for one call, such that no two sizes are equal and no array is symmetric.
 
-    With ``one=k``, the size with index k is 1 if the exercise allows it.
+    With ``one=k``, the k-th size that is drawn (counted from 0) is 1, if the exercise allows 1.
     """
 
     def __init__(self, seed: int, one: int | None = None) -> None:
         self.rng = np.random.default_rng([seed, 45])
-        self.count = 0  # how many sizes were drawn
+        self.count = 0  # the number of sizes drawn so far
         self._one = one
         self._taken = {1}
 
     def size(self, low: int = 2, high: int = 9, *, multiple_of: int = 1) -> int:
-        """Draw a size that no other axis of this call has. With ``low=2``, the size may also be 1."""
+        """Draw a size that was not drawn before. With ``low=2``, the size with index ``one`` is 1."""
         is_one = self.count == self._one and low == 2
         self.count += 1
         if is_one:
@@ -110,7 +110,7 @@ class Draws:
 
 
 def draw_from_axes(probe: Probe, draws: Draws) -> Arguments:
-    """Draw a normally distributed array for each argument, with the axes that the exercise declares."""
+    """Draw a normally distributed array for each argument, with the axes that the exercise defines."""
     sizes: dict[str, int] = {}
     arguments: list[Any] = []
     for name in probe.names:
@@ -127,11 +127,11 @@ def normal(*shape: int, seed: int = 0) -> Array:
 
 
 class ErrorReport(NamedTuple):
-    """The error that ended a call, as data."""
+    """The data of the error that ended a call."""
 
     type_name: str
     message: str
-    line: int | None = None  # counted from the first line of the student's function; None if unknown
+    line: int | None = None  # the line of the student's function, counted from 1; None if unknown
     function: str = ""
     is_remote: bool = False  # whether the error comes from another process
 
@@ -139,7 +139,7 @@ class ErrorReport(NamedTuple):
 class Outcome(NamedTuple):
     """The outcome of one call: arrays, an error, or the reason why the returned value cannot be read."""
 
-    arrays: tuple[Array, ...] = ()  # one for each output
+    arrays: tuple[Array, ...] = ()  # one array for each output
     error: ErrorReport | None = None
     unreadable: Finding | None = None  # why the returned value does not have the expected form
     changed: tuple[str, ...] = ()  # the names of the arguments that the call changed
@@ -154,14 +154,14 @@ class Outcome(NamedTuple):
 
 
 class Unreadable(Exception):
-    """A returned value does not have the expected form. ``finding`` describes the reason."""
+    """The returned value does not have the expected form. ``finding`` describes the reason."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.kind)
         self.finding = finding
 
 
-WALL_FACTOR = 3  # the limit of elapsed time, as a multiple of the limit of CPU time
+WALL_FACTOR = 3  # the limit of elapsed time is this factor times the limit of CPU time
 
 
 class TooLong(BaseException):
@@ -170,9 +170,9 @@ class TooLong(BaseException):
 
 @contextmanager
 def limit_time(seconds: float) -> Iterator[None]:
-    """Raise TooLong in a block that uses more CPU time than ``seconds``, or three times as much elapsed time.
+    """Raise TooLong in a block after ``seconds`` of CPU time, or after three times as much elapsed time.
 
-    There is no limit outside the main thread, nor on a system without such timers, such as a browser.
+    There is no limit outside the main thread, and no limit on a system without timers, such as a browser.
     """
     has_timers = hasattr(signal, "setitimer")
     if not has_timers or threading.current_thread() is not threading.main_thread():
@@ -183,7 +183,7 @@ def limit_time(seconds: float) -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal was_raised
-        if was_raised:  # the student's code has caught the error
+        if was_raised:  # The student's code has caught the first TooLong.
             _raise_at_next_line(frame)
         was_raised = True
         raise TooLong
@@ -195,7 +195,7 @@ def limit_time(seconds: float) -> Iterator[None]:
         ):
             yield
     finally:
-        if sys.gettrace() is not tracer:  # `_raise_at_next_line` has replaced the tracer
+        if sys.gettrace() is not tracer:  # Undo the change by `_raise_at_next_line`.
             sys.settrace(tracer)  # pragma: no cover: coverage has no tracer at this line
 
 
@@ -217,10 +217,10 @@ def _timer(
 
 
 def _raise_at_next_line(frame: FrameType | None) -> None:
-    """Raise TooLong at the next line of the student's code, because the code has caught an earlier one.
+    """Raise TooLong at the next line of the student's code, because the code has caught an earlier TooLong.
 
-    In a loop that continues after a bare ``except:``, the next line is this ``except:``. An error that is
-    raised there ends the loop.
+    This also ends a loop with a bare ``except:`` in it. The next line is then the ``except:`` line, which
+    does not catch an error that is raised there.
     """
     while frame is not None and not frame.f_code.co_filename.startswith(_LIBRARIES[0]):
         if not _is_library_file(frame.f_code.co_filename):
@@ -229,11 +229,11 @@ def _raise_at_next_line(frame: FrameType | None) -> None:
     sys.settrace(_trace_no_call)
 
 
-def _trace_no_call(frame: FrameType, event: str, value: Any) -> None:  # pragma: no cover: a tracer
-    """Do not trace the functions that are called from now on."""
+def _trace_no_call(frame: FrameType, event: str, value: Any) -> None:  # pragma: no cover: runs untraced
+    """Return None, so that Python does not trace new function calls."""
 
 
-def _raise_at_line(frame: FrameType, event: str, value: Any) -> Any:  # pragma: no cover: a tracer
+def _raise_at_line(frame: FrameType, event: str, value: Any) -> Any:  # pragma: no cover: runs untraced
     """Raise TooLong at the next line of the traced function."""
     if event == "line":
         raise TooLong
@@ -242,7 +242,7 @@ def _raise_at_line(frame: FrameType, event: str, value: Any) -> Any:  # pragma: 
 
 @contextmanager
 def pause_wall_limit() -> Iterator[None]:
-    """Stop the limit of elapsed time during a wait for another process. That process has its own limit."""
+    """Pause the limit of elapsed time during a wait for another process, which has its own limit."""
     remaining, interval = signal.setitimer(signal.ITIMER_REAL, 0.0)
     try:
         yield
@@ -267,7 +267,7 @@ def suppress_warnings() -> Iterator[None]:
 
 
 def call(function: Function, given: Arguments, names: list[str]) -> Any:
-    """Call a function, and pass the mask by keyword if the function does not accept it by position."""
+    """Call a function. If the call raises TypeError, call again with the mask as a keyword argument."""
     if given and given[-1] is None:
         given = given[:-1]
     may_be_keyword = names[-1] == "mask" and len(given) == len(names)
@@ -280,7 +280,7 @@ def call(function: Function, given: Arguments, names: list[str]) -> Any:
 
 
 def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
-    """Call a function on copies of the arguments, and record its outcome. An error becomes a report."""
+    """Call a function on copies of the arguments, and record the outcome. An error becomes an ErrorReport."""
     copies = copy.deepcopy(given)
     raw = None
     try:
@@ -309,14 +309,14 @@ def run(function: Function, given: Arguments, probe: Probe) -> Outcome:
 
 
 def _find_changed_arguments(names: list[str], before: Arguments, after: Arguments) -> Iterator[str]:
-    """Yield the names of the array arguments that a call has changed."""
+    """Yield the names of the arrays that differ before and after a call."""
     for name, a, b in zip(names, before, after, strict=False):
         if isinstance(a, np.ndarray) and not np.array_equal(a, b):
             yield name
 
 
 def copy_if_possible(raw: Any) -> Any:
-    """Return a copy that later calls cannot change, or the value itself if it is a generator or the like."""
+    """Return a copy that later calls cannot change, or the value itself if Python cannot copy it."""
     try:
         return copy.deepcopy(raw)
     except TypeError:
@@ -326,7 +326,7 @@ def copy_if_possible(raw: Any) -> Any:
 def read_arrays(raw: Any, probe: Probe) -> tuple[Array, ...]:
     """Convert a returned value to arrays, one for each output. Gradients may be in nested tuples.
 
-    Raises Unreadable if there are too few or too many of them, or if one is not an array of real numbers.
+    Raises Unreadable if the number of arrays is wrong, or if a part is not an array of real numbers.
     """
     outputs = probe.outputs
     if len(outputs) == 1:
@@ -341,9 +341,9 @@ def read_arrays(raw: Any, probe: Probe) -> tuple[Array, ...]:
 
 
 def is_wrapped(raw: Any, probe: Probe) -> bool:
-    """Return whether the only output is in a tuple, because of a comma after it.
+    """Return whether the only output is in a tuple, as after ``return y,``.
 
-    A table may be a tuple of its rows. Such a tuple does not count.
+    A tuple that contains the rows of a table does not count.
     """
     if not isinstance(raw, tuple) or len(raw) != 1:
         return False
@@ -352,7 +352,7 @@ def is_wrapped(raw: Any, probe: Probe) -> bool:
 
 
 def _flatten(raw: Any) -> Iterator[Any]:
-    """Yield the entries of a tuple or list, and those of the tuples in it. A list of numbers is one entry."""
+    """Yield the entries of a tuple or list, also from nested tuples. A list of numbers is one entry."""
     is_container = isinstance(raw, tuple | list) and any(map(_is_array_like, raw))
     if not is_container:
         yield raw
@@ -367,7 +367,7 @@ def _flatten(raw: Any) -> Iterator[Any]:
 def _is_array_like(part: Any) -> bool:
     """Return whether NumPy can make an array from an object, such as a list or the column of a data frame.
 
-    A single number of NumPy does not count.
+    A NumPy scalar does not count.
     """
     is_convertible = isinstance(part, tuple | list) or hasattr(part, "__array__")
     return is_convertible and not isinstance(part, np.generic)
@@ -389,17 +389,17 @@ def as_array(name: str, part: Any) -> Array:
 
 
 def _type_name(part: Any) -> str:
-    """Return the name of an object's type. For an object that is in another process, it is the type there."""
+    """Return the name of an object's type. For an object in another process, use its type in that process."""
     name = type(part).__name__
     remote_name = getattr(part, "kind", None)
-    is_remote = name == "Opaque" and isinstance(remote_name, str)  # the grader's class for such objects
+    is_remote = name == "Opaque" and isinstance(remote_name, str)  # the grader's class for remote objects
     if is_remote:
         return str(remote_name)
     return name
 
 
 def type_name_of(error: BaseException) -> str:
-    """Return the name of an error's type. For an error in another process, it is the type there."""
+    """Return the name of an error's type. For an error in another process, use its type in that process."""
     if isinstance(error, StudentError):
         return error.type_name
     return type(error).__name__
@@ -412,7 +412,7 @@ def describe_error(error: BaseException) -> ErrorReport:
         return ErrorReport(error.type_name, message, error.line, error.function, is_remote=True)
     try:
         message = " ".join(str(error).split())[:200]
-    except Exception:  # the student's class may define how its errors become text
+    except Exception:  # The student's own error class may fail in `__str__`.
         message = ""
     student_lines = []
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -425,7 +425,7 @@ def describe_error(error: BaseException) -> ErrorReport:
 
 
 def _is_library_file(path: str) -> bool:
-    """Return whether a file belongs to npformer, NumPy or Python, and not to the student."""
+    """Return whether a file belongs to npformer, NumPy or Python. Other files are the student's."""
     return path.startswith("<frozen") or any(path.startswith(str(prefix)) for prefix in _LIBRARIES)
 
 
@@ -437,15 +437,14 @@ _LIBRARIES = (
 
 # --- when two arrays count as equal ----------------------------------------------------------------
 
-RELATIVE = (
-    1e-4  # as a share of each entry; a different order of summation passes, rounding to four digits fails
-)
-OF_LARGEST = 1e-5  # as a share of the largest entry; differences of large numbers are less accurate
-SHORT = 1e-4  # as a share of the largest entry or of 1, for answers in float32 or shorter types
+# Tolerances. A sum in a different order has to pass, and numbers rounded to four digits have to fail.
+RELATIVE = 1e-4  # the tolerance relative to each entry
+OF_LARGEST = 1e-5  # an extra tolerance relative to the largest entry, for differences of large numbers
+SHORT = 1e-4  # the tolerance for answers in float32 or float16, relative to the largest entry or 1
 
 
 def allowed_error(b: Array, dtype: np.dtype[Any]) -> Array:
-    """Return how far each entry of an answer with this dtype may be from the correct array b."""
+    """Return the accepted error of each entry of an answer with this dtype; b is the correct array."""
     magnitude = np.abs(np.where(np.isfinite(b), b, 0))
     largest = float(magnitude.max(initial=0))
     has_few_digits = dtype.kind == "f" and dtype.itemsize < 8
@@ -463,7 +462,7 @@ def are_equal(a: Array, b: Array) -> bool:
 
 
 def are_near(a: Array, b: Array, tolerance: float) -> bool:
-    """Return whether no entry differs from b by more than a share of the largest entry, or of 1."""
+    """Return whether all entries agree within the tolerance, relative to the largest entry or 1."""
     if a.shape != b.shape:
         return False
     a, b = a.astype(float), b.astype(float)
@@ -471,7 +470,7 @@ def are_near(a: Array, b: Array, tolerance: float) -> bool:
 
 
 def _within(a: Array, b: Array, limit: Array) -> bool:
-    """Return whether a agrees with the finite entries of b within the limit, and equals the other entries."""
+    """Return whether a and b agree within the limit where b is finite, and are equal elsewhere."""
     if np.isfinite(b).all():
         return bool((np.abs(a - b) <= limit).all())
     finite = np.isfinite(b)
@@ -486,7 +485,7 @@ def size(b: Array) -> float:
 
 
 def compare_outputs(found: Outcome, expected: Outcome) -> tuple[bool, ...]:
-    """Return for each output whether it is correct. After an error, no output is correct."""
+    """Return, for each output, whether the output is correct. After an error, no output is correct."""
     if len(found.arrays) != len(expected.arrays):
         return (False,) * max(len(found.arrays), len(expected.arrays))
     return tuple(are_equal(a, b) for a, b in zip(found.arrays, expected.arrays, strict=True))
@@ -495,7 +494,7 @@ def compare_outputs(found: Outcome, expected: Outcome) -> tuple[bool, ...]:
 def are_equal_outcomes(found: Outcome, expected: Outcome, tolerance: float | None = None) -> bool:
     """Return whether two outcomes have the same arrays, or whether both calls failed.
 
-    A tolerance is a share of the largest entry.
+    A tolerance is relative to the largest entry.
     """
     if not expected.arrays or not found.arrays:
         return not expected.arrays and found.failed
@@ -513,10 +512,10 @@ def are_identical(a: Outcome, b: Outcome) -> bool:
 
 
 def returns_npformer_result(name: str, function: Function, probe: Probe) -> bool:
-    """Return whether the answer is the returned value of npformer's own function with this name."""
+    """Return whether the function calls npformer's function of this name and returns its result."""
     returned: list[tuple[str, Any]] = []
 
-    def record_return(frame: Any, event: str, value: Any) -> None:  # pragma: no cover: a profiler
+    def record_return(frame: Any, event: str, value: Any) -> None:  # pragma: no cover: runs untraced
         if event == "return" and frame.f_code.co_name == name:
             returned.append((str(frame.f_globals.get("__name__")), value))
 
@@ -536,7 +535,7 @@ def _is_npformer_module(module: str) -> bool:
 
 
 def _begins_with(value: Any, arrays: tuple[Array, ...]) -> bool:
-    """Return whether the first arrays in a returned value are equal to these arrays."""
+    """Return whether the first arrays in a returned value equal these arrays."""
     parts = [value]
     if isinstance(value, tuple):
         parts = list(_flatten(value))
@@ -550,7 +549,7 @@ def _begins_with(value: Any, arrays: tuple[Array, ...]) -> bool:
 
 
 class Trial(NamedTuple):
-    """One output of a student's function on every call that ran. Detectors can make further calls."""
+    """One output of a student's function, for every call that ran. Detectors can make further calls."""
 
     probe: Probe
     function: Function
@@ -587,7 +586,7 @@ class Trial(NamedTuple):
     def answer(self, given: Arguments, right: bool = False) -> tuple[Array, ...]:
         """Return all outputs of the student's function in one call, or () after an error.
 
-        With ``right=True`` they are the outputs of the solution.
+        With ``right=True``, return the outputs of the solution.
         """
         function = self.function
         memo = self.memo
@@ -601,7 +600,7 @@ class Trial(NamedTuple):
         return memo[key]
 
     def both(self, given: Arguments) -> tuple[Array, Array] | None:
-        """Return the output of the student's function and of the solution, or None after an error."""
+        """Return this output of the student's function and of the solution, or None after an error."""
         found = self.answer(given)
         right = self.answer(given, right=True)
         if not found or not right:
@@ -610,7 +609,7 @@ class Trial(NamedTuple):
 
 
 def _cache_key(argument: Any) -> Any:
-    """Return a hashable key that is different for different arguments."""
+    """Return a hashable key that identifies an argument by its value."""
     if isinstance(argument, np.ndarray):
         return argument.shape, argument.tobytes()
     return argument

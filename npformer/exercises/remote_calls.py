@@ -1,13 +1,13 @@
-"""The data that the checker receives from a function in another process: a result, or the student's error.
+"""The data that the checker receives when it calls a function in another process: a result, or an error.
 
-Only the grading process creates these objects. It creates them from replies of plain values and arrays.
+Only the grading process creates these objects, from replies that contain only plain values and arrays.
 """
 
 from typing import Any, NamedTuple
 
 
 class RemoteResult(NamedTuple):
-    """The value that a remote call returned, and the positions of the arguments that the call changed."""
+    """The value that a remote call returned, and the indices of the arguments that the call changed."""
 
     value: Any
     changed: tuple[int, ...]

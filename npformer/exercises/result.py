@@ -8,13 +8,13 @@ from npformer.exercises.bank import bank
 from npformer.exercises.verdict import PASSES, Finding, Verdict
 
 GREEN, VERMILLION = "#009E73", "#D55E00"
-_passed: set[str] = set()  # the ids of the exercises that were answered correctly since Python started
+_passed: set[str] = set()  # the ids of the exercises with a correct answer since Python started
 
 
 def progress() -> str:
     """Return how many exercises were answered correctly since Python started, such as "3 of 120".
 
-    An exercise counts once. A wrong answer after a correct one does not change the number.
+    An exercise counts once. A wrong answer after a correct answer does not change the number.
 
     Returns
     -------
@@ -81,7 +81,7 @@ class Result(NamedTuple):
 
     @property
     def is_answered(self) -> bool:
-        """Whether there was an answer: neither None nor an empty function."""
+        """Whether there was an answer. None and an empty function are no answers."""
         return all(finding.kind != "unanswered" for finding in self.findings)
 
     def raise_if_wrong(self) -> None:
@@ -97,7 +97,7 @@ class Result(NamedTuple):
         >>> from npformer.exercises import check
         >>> check("order.bag", "b").raise_if_wrong()
         """
-        __tracebackhide__ = True  # so that pytest shows the line of the test, not this one
+        __tracebackhide__ = True  # With this name, pytest shows the line of the test instead of this line.
         if not self:
             raise AssertionError(str(self))
 
@@ -118,7 +118,7 @@ class Result(NamedTuple):
 
 
 def make_result(verdict: Verdict, level: int) -> Result:
-    """Write the feedback of a level on a verdict, and remember the exercise if the answer is correct."""
+    """Make the result with the feedback at this level, and record the exercise if the answer is correct."""
     if verdict.passes:
         _passed.add(verdict.exercise)
     text = feedback.write_feedback(verdict, level)

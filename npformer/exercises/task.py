@@ -21,15 +21,15 @@ from npformer.backend import Array
 from npformer.exercises.answer_parsing import LETTERS
 from npformer.exercises.probe import Arguments, Draws, Probe
 
-LINE = 80  # characters per line; a notebook on a projector breaks longer lines in the middle of a word
-APART = 10  # the least distance between a known wrong answer and the correct one, in tolerances
-EXTRA_DRAWS = 10  # in some tasks two mistakes always give the same answer, so the search has to end
+LINE = 80  # characters per line; on a projector, a notebook breaks longer lines within words
+APART = 10  # a known wrong answer differs from the correct answer by at least this number of tolerances
+EXTRA_DRAWS = 10  # The search for distinct wrong answers ends after this number of further draws.
 
 
 class Place(NamedTuple):
-    """The sources that explain a topic."""
+    """The lesson section and the reading that explain a topic."""
 
-    read: str  # for the student: a lesson or a paper, with its section
+    read: str  # a lesson or a paper with its section, as the student sees it
     teach: str  # the section of the lesson that teaches the topic
 
 
@@ -42,36 +42,36 @@ class Mistake:
     sees: str  # the observation: how the answer differs
     cause: str  # the likely cause of this observation
     question: str
-    kind: str = "wrong"  # "wrong", "robustness", "variant", "convention", "precision" or "note"
+    kind: str = "wrong"  # one of "wrong", "robustness", "variant", "convention", "precision" and "note"
     tolerance: float | None = (
-        None  # how near an answer must be to the answer of the mistake; None is the default
+        None  # the tolerance for equality with the mistake's answer; None means the default
     )
-    sees_in: dict[str, str] = field(default_factory=dict)  # the observation in single exercises, by their ids
+    sees_in: dict[str, str] = field(default_factory=dict)  # by exercise id: a more specific observation
 
     @property
     def passes(self) -> bool:
-        """Whether an answer with this pattern counts as correct."""
+        """Whether an answer with this listed difference counts as correct."""
         return self.kind in ("variant", "convention", "precision")
 
 
 class Wrong(NamedTuple):
-    """A wrong option or a wrong number."""
+    """A wrong option or a wrong number, with its feedback."""
 
-    code: str  # the code of the mistake or confusion that leads to it
-    says: str  # the feedback on it
+    code: str  # the code of the mistake or confusion behind this answer
+    says: str  # the feedback on this answer
 
 
-RIGHT = Wrong("", "")  # marks the correct option
+RIGHT = Wrong("", "")  # stored instead of a `Wrong` for the correct option
 
 
 class Edit:
-    """Replacements in the text of a solution: old text, new text, old text, new text, and so on."""
+    """Replacements in the text of a solution. The arguments are an old text, its new text, and so on."""
 
     def __init__(self, *words: str) -> None:
         self.pairs = list(zip(words[::2], words[1::2], strict=True))
 
     def of(self, text: str) -> str:
-        """Apply the edit to a text. Raises ValueError if the text does not contain an old text."""
+        """Apply the edit to a text. Raises ValueError if the text lacks an old text."""
         for old, new in self.pairs:
             if old not in text:
                 raise ValueError(f"the solution does not have {old!r}")
@@ -80,7 +80,7 @@ class Edit:
 
 
 def edit_either_line(*words: str) -> list[Edit]:
-    """Make three edits of two replacements: both of them, only the first, and only the second."""
+    """Make three edits from two replacements: both replacements, only the first, only the second."""
     first, second = words[:2], words[2:]
     return [Edit(*words), Edit(*first), Edit(*second)]
 
@@ -99,7 +99,7 @@ def replace_result(solution: str, other: "str | Edit") -> Callable[..., Any]:
     solution : str
         The text of the solution.
     other : str or Edit
-        An expression that replaces the returned one and may use the solution's variables, or an edit.
+        An expression that replaces the returned expression, with the solution's variables; or an edit.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def compile_function(text: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One exercise. ``str(task)`` is its text with the standard numbers."""
+    """One exercise. ``str(task)`` is the text of the exercise with the standard numbers."""
 
     id: str
     topic: str
@@ -138,18 +138,18 @@ class Task:
     _: KW_ONLY
     task: str
     hint: str
-    question: str  # the feedback asks it if an answer is wrong and no mistake was recognised
+    question: str  # asked in the feedback if no mistake was recognised
     kind: ClassVar[str] = ""
     answer_form: ClassVar[str] = ""  # a sentence such as "Answer with a letter."
 
     @property
     def name(self) -> str:
-        """The id as a name in Python: pe.table becomes pe_table."""
+        """The id as a Python name: "pe.table" becomes "pe_table"."""
         return self.id.replace(".", "_")
 
     @property
     def read(self) -> str:
-        """The source in which the student can read about the topic."""
+        """The lesson or paper in which the student can read about the topic."""
         return self.place.read
 
     @property
@@ -158,11 +158,11 @@ class Task:
         return self.place.teach
 
     def lines(self, name: str = "") -> list[str]:
-        """Return the task with the numbers that belong to a student's name, and then its options."""
+        """Return the task with the numbers of this student, and then the options if there are any."""
         return [self.task]
 
     def text(self, name: str = "") -> str:
-        """Return the title, the task with the numbers that belong to a name, and the form of an answer."""
+        """Return the title, the task with the numbers of this student, and the form of the answer."""
         lines = [f"{self.id}  ({self.topic}, level {self.level})"]
         for part in (*self.lines(name), self.answer_form):
             lines += textwrap.wrap(part, LINE, break_on_hyphens=False)
@@ -174,14 +174,14 @@ class Task:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Choice(Task):
-    """A question with several options, of which one is correct."""
+    """A question with several options. One option is correct."""
 
-    options: dict[str, Wrong]  # RIGHT for the correct option
+    options: dict[str, Wrong]  # by the text of the option; the value is RIGHT for the correct option
     kind = "choice"
     answer_form = "Answer with a letter."
 
     def lines(self, name: str = "") -> list[str]:
-        """Return the task, and then each option after its letter."""
+        """Return the task, and then each option with its letter."""
         lines = [self.task]
         for letter, option in zip(LETTERS, self.options, strict=False):
             lines.append(f"  {letter}) {option}")
@@ -199,47 +199,47 @@ class Truth(Task):
 
 
 class Draw:
-    """Draw the numbers of one student's task. Without a generator, every method returns standard numbers."""
+    """Draw the numbers of one student's task. Without a generator, methods return the standard numbers."""
 
     def __init__(self, rng: np.random.Generator | None) -> None:
         self.rng = rng
 
     def integer(self, standard: int, low: int, high: int) -> int:
-        """Draw an integer from low to high, both included."""
+        """Draw an integer from `low` to `high`, both included."""
         if self.rng is None:
             return standard
         return int(self.rng.integers(low, high + 1))
 
     def row(self, standard: list[int], low: int = -3, high: int = 4) -> Array:
-        """Draw an array of integers from low to high. It has the length of the standard list."""
+        """Draw as many integers from `low` to `high` as the standard list has."""
         if self.rng is None:
             return np.array(standard)
         return self.rng.integers(low, high + 1, size=len(standard))
 
     def order(self, standard: list[int]) -> Array:
-        """Draw a permutation of 0, 1, … . It has the length of the standard list."""
+        """Draw a permutation of 0, 1, …, as long as the standard list."""
         if self.rng is None:
             return np.array(standard)
         return self.rng.permutation(len(standard))
 
 
 class PosedQuestion(NamedTuple):
-    """A task in numbers for one student: the numbers, the correct answer and the known wrong answers."""
+    """The question for one student: the given numbers, the correct answer and the known wrong answers."""
 
-    given: dict[str, Any]  # the numbers in the text of the task, by their placeholders
+    given: dict[str, Any]  # by placeholder: the number that replaces it in the text of the task
     answer: Any
-    wrong: Mapping[Any, Any]  # by Mistake or Wrong: the answer that this mistake leads to
+    wrong: Mapping[Any, Any]  # by Mistake, Wrong or code: the wrong answer that it leads to
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Numbers(Task):
     """A task whose answer is a number or a list of numbers. Each student gets different numbers.
 
-    A placeholder such as {p} in the text of the task is replaced by the number of this name.
+    In the text of the task, a placeholder such as {p} is replaced by the number with the name p.
     """
 
     draw: Callable[[Draw], PosedQuestion]
-    decimals: int = 0  # how many decimals the answer needs; 0 for whole numbers
+    decimals: int = 0  # the number of decimals that the answer needs; 0 for whole numbers
 
     @property
     def kind(self) -> str:  # type: ignore[override]
@@ -256,13 +256,13 @@ class Numbers(Task):
         return "Answer with a number."
 
     def lines(self, name: str = "") -> list[str]:
-        """Return the task with the numbers that belong to a name."""
+        """Return the task with the numbers of this student."""
         given = self.posed(name).given
         numbers = {key: np.asarray(value).tolist() for key, value in given.items()}
         return [self.task.format(**numbers)]
 
     def posed(self, name: str = "") -> PosedQuestion:
-        """Return the task for a student's name. The same name always gets the same numbers."""
+        """Return the question for a student's name. The same name always gets the same numbers."""
         return _pose(self, name)
 
     @property
@@ -270,18 +270,18 @@ class Numbers(Task):
         """The largest error of a correct answer: a little more than half a unit of the last decimal."""
         decimals = self.decimals
         if decimals == 0:
-            decimals = 3  # an answer in whole numbers has to be exact
+            decimals = 3  # An answer in whole numbers has to be exact, so the tolerance is small.
         return 0.6 * 10.0**-decimals
 
     def has_distinct_wrong_answers(self, question: PosedQuestion) -> bool:
-        """Return whether 0, 1 and every known wrong answer are far from the correct answer."""
+        """Return whether 0, 1 and every known wrong answer differ clearly from the correct answer."""
         right = np.asarray(question.answer, float)
         wrong_answers = [np.asarray(value, float) for value in question.wrong.values()]
         wrong_answers += [np.zeros_like(right), np.ones_like(right)]
         return all(self._is_far(wrong, right) for wrong in wrong_answers)
 
     def _is_far(self, wrong: Array, right: Array) -> bool:
-        """Return whether a wrong answer has a different shape, or a number far from the correct one."""
+        """Return whether a wrong answer has a wrong shape or a number that differs clearly."""
         if wrong.shape != right.shape:
             return True
         return bool(np.abs(wrong - right).max() > APART * self.tolerance)
@@ -292,21 +292,21 @@ class Numbers(Task):
         return sum(self._are_equal(a, b) for a, b in combinations(wrong_answers, 2))
 
     def _are_equal(self, a: Array, b: Array) -> bool:
-        """Return whether one number could be accepted for both of two wrong answers."""
+        """Return whether two wrong answers are so close that one student's answer could fit both."""
         if a.shape != b.shape:
             return False
         return bool((np.abs(a - b) <= 2 * self.tolerance).all())
 
 
 def make_generator(words: str) -> np.random.Generator:
-    """Make a random generator whose seed is a text."""
+    """Make a random generator from a text, whose hash is the seed."""
     digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).digest()
     return np.random.default_rng(list(digest))
 
 
 @lru_cache(maxsize=256)
 def _pose(task: Numbers, name: str) -> PosedQuestion:
-    """Draw the numbers that belong to a name, such that each mistake gives a different answer if possible."""
+    """Draw the numbers for a name. If possible, each known mistake leads to a different answer."""
     if not name:
         return task.draw(Draw(None))
     draw = Draw(make_generator(f"{task.id}@{name.casefold()}"))
@@ -331,10 +331,11 @@ class Code(Task):
     probe: Probe
     solution: str
     mistakes: dict[Mistake, list[Edit]]
-    hard: dict[Mistake, Arguments] = field(default_factory=dict)  # calls for an otherwise correct answer
-    detectors: tuple[Any, ...] = ()  # detectors of this exercise; they run before those of call_detectors
+    # By mistake: an extreme call that reveals this mistake in an otherwise correct answer.
+    hard: dict[Mistake, Arguments] = field(default_factory=dict)
+    detectors: tuple[Any, ...] = ()  # extra detectors, which run before the detectors of call_detectors
     draw: Callable[[Draws], Arguments]  # draws the arguments of one call
-    # The name of npformer's function for the same thing: "" if it is ``name``, None if there is none.
+    # The name of npformer's function for this task. "" means that it is ``name``; None means no function.
     ours: str | None = ""
     kind = "code"
 
@@ -354,7 +355,7 @@ class Code(Task):
         return compile_function(self.solution)
 
     def wrong_functions(self) -> Iterator[tuple[Mistake, Callable[..., Any]]]:
-        """Yield every mistake with a function that makes it, once for each edit of the mistake."""
+        """Yield, for each edit of each mistake, the mistake and the function after this edit."""
         for mistake, edits in self.mistakes.items():
             for edit in edits:
                 yield mistake, compile_function(edit.of(self.solution))
@@ -367,7 +368,7 @@ class Code(Task):
         return {code: edits_by_code[code] for code in codes}
 
     def slips(self, *codes: str) -> dict[str, Callable[..., Any]]:
-        """Return, for each of these codes, a function with the first edit of the mistake."""
+        """Return, for each code, a function with the first edit of this mistake."""
         functions = {}
         for code, edits in self.edits(*codes).items():
             functions[code] = compile_function(edits[0].of(self.solution))

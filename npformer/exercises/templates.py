@@ -1,11 +1,11 @@
-"""Read the templates of the feedback, and fill them with the parameters of a finding.
+"""Read the templates of the feedback, and fill a template with the parameters of a finding.
 
-The sentences are in feedback.toml, bank/mistakes.md and bank/questions.md. A placeholder in braces is one of
-these:
+The sentences are in feedback.toml, bank/mistakes.md and bank/questions.md. A placeholder in braces stands
+for one of these:
 
 - a parameter of the finding;
-- {it} or, at the beginning of a sentence, {It}: the output that the finding is about;
-- a phrase, which is made from several parameters (see ``PHRASES``).
+- the output that the finding is about: {it}, or {It} at the beginning of a sentence;
+- a phrase, which is made from the parameters (see ``PHRASES``).
 """
 
 import tomllib
@@ -26,13 +26,13 @@ from npformer.gradcheck.relations import Factor
 class Catalog(NamedTuple):
     """All texts of the feedback."""
 
-    findings: Mapping[str, Mapping[str, str]]  # by kind: "says", "asks", and "says_many" for several names
+    findings: Mapping[str, Mapping[str, str]]  # by kind: the templates "says", "says_many" and "asks"
     texts: Mapping[str, str]  # titles and short texts
     words: Mapping[str, Mapping[str, Any]]  # by parameter: the words for its values
-    errors: Mapping[str, str]  # by type of error: the question
+    errors: Mapping[str, str]  # by type of error: the question in the feedback
     mistakes: Mapping[str, Mistake]  # by code: the listed mistake
-    options: Mapping[tuple[str, str], str]  # by exercise and code: the text about a wrong option or number
-    questions: Mapping[str, str]  # by exercise: the question if no mistake was recognised
+    options: Mapping[tuple[str, str], str]  # by exercise and code: the text on a wrong answer
+    questions: Mapping[str, str]  # by exercise: the question that is asked if no mistake was recognised
 
 
 @cache
@@ -80,7 +80,7 @@ def value_text(parameter: str, value: Any) -> str:
         word = words_of_values[value]
         if isinstance(word, str):
             return word
-        return str(word[0])  # the singular; the plural follows it
+        return str(word[0])  # the singular; word[1] is the plural
     if isinstance(value, ScaleFactor):
         return factor_text(value)
     if isinstance(value, Factor):
@@ -95,7 +95,7 @@ def value_text(parameter: str, value: Any) -> str:
 
 
 def tuple_text(parameter: str, value: tuple[Any, ...]) -> str:
-    """Format a tuple: names are joined with "and"; an index or a shape is in parentheses."""
+    """Format a tuple. Names are joined with "and". An index or a shape is put in parentheses."""
     if parameter in ("axes", "indices", "places"):
         return join_names([str(part) for part in value])
     if parameter == "order":
@@ -123,7 +123,7 @@ def factor_text(factor: ScaleFactor) -> str:
 
 
 def _sizes_text(factor: ScaleFactor) -> str:
-    """Format the sizes of a factor as a product or a quotient, possibly under a root or below 1."""
+    """Format the sizes of a factor as a product or a quotient, possibly under √ or as "1/…"."""
     if not factor.top:
         return "1"
     product = " · ".join(factor.top)
@@ -141,33 +141,33 @@ def _sizes_text(factor: ScaleFactor) -> str:
 
 # --- phrases -----------------------------------------------------------------------------------------
 
-# A phrase is a part of a sentence. It is made from several parameters, or from one in a different form.
+# A phrase is a part of a sentence that is made from the parameters of a finding.
 
 Given = Mapping[str, Any]
 
 
 def _axes(given: Given) -> str:
-    """Return the plural of an axis, such as "columns"."""
+    """Return the plural of the word for an axis, such as "columns"."""
     return _plural("axis", given["axis"])
 
 
 def _capital_axis(given: Given) -> str:
-    """Return the word for an axis with a capital letter."""
+    """Return the word for an axis, with a capital letter."""
     return _capitalise(value_text("axis", given["axis"]))
 
 
 def _capital_axes(given: Given) -> str:
-    """Return the plural of an axis with a capital letter."""
+    """Return the plural of the word for an axis, with a capital letter."""
     return _capitalise(_axes(given))
 
 
 def _nan(given: Given) -> str:
-    """Return the phrase for NaN among the entries that differ, or "" if there is none."""
+    """Return the phrase for NaN among the entries that differ, or "" if there is no NaN."""
     return _text_if(given["has_nan"], "nan_among_them")
 
 
 def _text_if(condition: bool, name: str) -> str:
-    """Return a short text if a condition holds, otherwise ""."""
+    """Return the short text with this name if a condition holds, otherwise ""."""
     if condition:
         return catalog().texts[name]
     return ""
@@ -179,7 +179,7 @@ def _lines(given: Given) -> str:
 
 
 def _which(given: Given) -> str:
-    """Return the phrase for the returned entries, if there are too few."""
+    """Return the phrase for the entries that were returned, such as the first entries."""
     return str(catalog().words["which"][given["end"]])
 
 
@@ -197,7 +197,7 @@ def _sequence(given: Given) -> str:
 
 
 def _power(given: Given) -> str:
-    """Return the word for a power."""
+    """Return the word for a power of the gradient."""
     return str(catalog().words["power"][str(given["power"])])
 
 
@@ -212,7 +212,7 @@ def _difference(given: Given) -> str:
 
 
 def _in_number(names: Sequence[str], one: str, several: str) -> str:
-    """Fill the text for one name, or the text for several names."""
+    """Insert names into the text for one name or into the text for several names."""
     return catalog().texts[one if len(names) == 1 else several].format(join_names(names))
 
 
@@ -225,7 +225,7 @@ def _asked(given: Given) -> str:
 
 
 def _entry(given: Given) -> str:
-    """Format an index as it is written in brackets: "0, 2"."""
+    """Format an index as between brackets: "0, 2"."""
     return ", ".join(map(str, given["index"]))
 
 
@@ -235,7 +235,7 @@ def _count(given: Given) -> str:
 
 
 def _wave(given: Given) -> str:
-    """Return the phrase for the speed of a wave: the correct speed, or a number."""
+    """Return the phrase for the frequency of a wave: "correct", or a number."""
     if given["is_correct"]:
         return catalog().texts["wave_at_correct_speed"]
     return catalog().texts["wave_at_speed"].format(number_text(given["speed"]))
@@ -249,7 +249,7 @@ def _first_at(given: Given) -> str:
 
 
 def _change(given: Given) -> str:
-    """Return the phrase for the change of an argument, such as its square."""
+    """Return the phrase for a changed argument, such as the square of the argument."""
     return str(catalog().words["change"][given["change"]]).format(name=given["name"])
 
 
@@ -260,23 +260,23 @@ def _duration(given: Given) -> str:
 
 
 def _kept_decimals(given: Given) -> str:
-    """Return the phrase for the number of decimals that an answer has kept."""
+    """Return the phrase for the number of decimals in an answer."""
     template = catalog().texts["one_decimal" if given["kept"] == 1 else "several_decimals"]
     return template.format(given["kept"])
 
 
 def _whole_line(given: Given) -> str:
-    """Return the phrase for a whole row or column without numbers, or "" if there is none."""
+    """Return the phrase for a whole row or column of zeros, or "" if there is no such row or column."""
     return _text_if(given["whole_line"], "whole_line")
 
 
 def _others_agree(given: Given) -> str:
-    """Return the phrase for the agreement of all other entries, or "" if they do not agree."""
+    """Return the phrase "all other entries agree", or "" if other entries differ too."""
     return _text_if(given["others_agree"], "others_agree")
 
 
 def _error_text(given: Given) -> str:
-    """Describe an error with its message, its line and its function, as far as they are known."""
+    """Describe an error with its message, its line and its function, if these are known."""
     texts = catalog().texts
     text = str(given["error"])
     if given["message"]:
@@ -300,7 +300,7 @@ def _lengths(given: Given) -> str:
 
 
 def _share(given: Given) -> str:
-    """Format a share of the largest number in per cent."""
+    """Format an error as a percentage of the largest correct number."""
     texts = catalog().texts
     share = given["share"]
     if share < 0.01:
@@ -324,7 +324,7 @@ STOPPED = ("stopped", "stopped_in_one_check")
 WITH_AXIS = tuple(kind for kind, (_, names) in KINDS.items() if "axis" in names)
 WAVES = ("sines_agree_and_a_wave", "cosines_agree_and_a_wave")
 AGREEMENTS = ("outputs_agree", "some_outputs_agree")
-# By placeholder: the kinds of findings that have the phrase, and the function that makes it.
+# By placeholder: the kinds of findings that may use the phrase, and the function that makes the phrase.
 PHRASES: dict[str, tuple[tuple[str, ...], Callable[[Given], str]]] = {
     "axes": (WITH_AXIS, _axes),
     "Axes": (WITH_AXIS, _capital_axes),
@@ -368,7 +368,7 @@ def fill(template: str, finding: Finding, outputs: Sequence[str]) -> str:
 
 
 def _name_output(finding: Finding, outputs: Sequence[str]) -> tuple[str, str]:
-    """Return what a sentence calls the output, in the middle and at the beginning of a sentence."""
+    """Return the phrases for the output inside a sentence ({it}) and at its beginning ({It})."""
     texts = catalog().texts
     is_only_output = len(outputs) <= 1
     if not finding.output:
@@ -380,13 +380,13 @@ def _name_output(finding: Finding, outputs: Sequence[str]) -> tuple[str, str]:
     else:
         it = finding.output
         it_at_beginning = finding.output
-    if finding.view:  # a phrase about the view precedes the sentence
+    if finding.view:  # A phrase about the view comes first, so {It} is not at the beginning.
         it_at_beginning = it
     return it, it_at_beginning
 
 
 def _plural(parameter: str, value: Any) -> str:
-    """Return the plural of the word for a value."""
+    """Return the plural of the word for a parameter's value."""
     words_of_values = catalog().words.get(parameter, {})
     if isinstance(value, str) and value in words_of_values:
         return str(words_of_values[value][1])
@@ -394,7 +394,7 @@ def _plural(parameter: str, value: Any) -> str:
 
 
 def sentence(finding: Finding, outputs: Sequence[str] = (), part: str = "says") -> str:
-    """Write the sentence about a finding, or its question if ``part`` is "asks"; "" if there is none."""
+    """Write the sentence about a finding, or its question if ``part`` is "asks", or "" without a template."""
     template = catalog().findings[finding.kind]
     names = finding.parameters.get("names") or finding.parameters.get("indices") or ()
     several = f"{part}_many"
@@ -412,5 +412,5 @@ def sentence(finding: Finding, outputs: Sequence[str] = (), part: str = "says") 
 
 
 def _capitalise(text: str) -> str:
-    """Return a text with a capital letter at its beginning."""
+    """Return a text with a capital first letter."""
     return text[:1].upper() + text[1:]

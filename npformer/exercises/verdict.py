@@ -1,7 +1,7 @@
 """The verdict on one answer as data: a status, findings, and the outputs that agree.
 
-The points, tables, exit codes and the progress depend on these fields only. The module ``feedback`` writes
-the sentences for people from the same fields.
+The points, the tables, the exit codes and the progress depend on these fields only. The module ``feedback``
+writes sentences for people from the same fields.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ STATUSES = (*PASSES, "known_mistake", "ambiguous", "unrecognised", "error")
 
 
 class Role(StrEnum):
-    """The role of a finding in the feedback. The feedback has the roles in this order."""
+    """The role of a finding in the feedback. The order of the roles is the order of the sentences."""
 
     PROBLEM = "problem"  # the reason why an answer could not be checked
     AGREEMENT = "agreement"  # the correct parts
@@ -26,18 +26,18 @@ class Role(StrEnum):
 
 
 class Kind(NamedTuple):
-    """The role of a kind of finding, and the names of its parameters."""
+    """A kind of finding: the role in the feedback, and the names of the parameters."""
 
     role: Role
     parameters: tuple[str, ...] = ()
 
 
 def _kinds(role: Role, **parameters: str) -> dict[str, Kind]:
-    """Make several kinds of one role. The names of the parameters of each kind are in one string."""
+    """Make several kinds with one role. Each value is a string with the kind's parameter names."""
     return {kind: Kind(role, tuple(names.split())) for kind, names in parameters.items()}
 
 
-# These findings are the relations between two arrays that gradcheck detects.
+# The relations between two arrays that gradcheck detects are kinds of findings too.
 _RELATIONS = {kind: Kind(Role.OBSERVATION, names) for kind, names in relations.KINDS.items()}
 
 KINDS: dict[str, Kind] = {
@@ -105,7 +105,7 @@ KINDS: dict[str, Kind] = {
     ),
     **_kinds(
         Role.OBSERVATION,
-        # a single number or a list of numbers
+        # for an answer that is a number or a list of numbers
         off_by="share",
         too_large="",
         too_small="",
@@ -122,11 +122,11 @@ KINDS: dict[str, Kind] = {
         numbers_scaled="",
         one_off="",
         size_is_right="",
-        # the form of the returned value
+        # about the form of the returned value
         random="",
         integers="",
         outputs_returned="expected returned container",
-        # found by comparing numbers
+        # from the detectors that compare numbers
         term_sign="name",
         multiple_added="name",
         constant_in_each="line",
@@ -172,7 +172,7 @@ KINDS: dict[str, Kind] = {
         sum_is_not_1="sum",
         ratios_in_rows="",
         ratios_in_vector="",
-        # found by further calls of the function
+        # from the detectors that call the function again
         unused="names",
         unused_there="names",
         correct_for_changed_argument="name change",
@@ -188,7 +188,7 @@ KINDS: dict[str, Kind] = {
         depends_on_other_lines="argument axis index",
         depends_on_too_much="argument axis index",
         ignores_line="argument index",
-        # found by the detectors of one topic
+        # from the detectors of single exercises
         equal_speeds="",
         other_base="layout base",
         sines_agree="amount",
@@ -236,14 +236,14 @@ class Finding:
     output : str
         The name of the output that the finding is about, or "" for all outputs.
     parameters : mapping
-        The values that belong to this kind, by name.
+        A value for each parameter of the kind, by name.
     view : str
-        The name of the derived calls that show the fact, such as those that show the attention weights.
+        The name of the derived calls that show the fact, such as the calls that show the attention weights.
 
     Raises
     ------
     ValueError
-        If the kind is unknown, or if the parameters do not belong to it.
+        If the kind is unknown, or if the parameters are not those of the kind.
     """
 
     kind: str

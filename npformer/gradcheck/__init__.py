@@ -1,16 +1,16 @@
 """Check that a backward pass is the derivative of its forward pass, and describe a wrong gradient.
 
-The package knows no layer. Its modules, from the bottom up:
+The package contains no code for particular layers. These are its modules; each uses the modules above it:
 
 finite_differences   estimates derivatives and bounds their errors
-relations            finds how a wrong array is related to the correct one
+relations            finds how a wrong array is related to the correct array
 notes                describes a relation in words, with the templates in notes.toml
 report               formats the result as a table
-function_calls       calls both functions, and finds functions that change their data
-verdicts             has the rule that decides the verdict on an entry
+function_calls       calls both functions, and detects calls that change given data
+verdicts             contains the rule that decides the verdict on an entry
 leaf_comparison      applies the rule to all entries of one array
 diagnosis            describes each gradient that fails
-comparison           has the public functions
+comparison           contains the public functions
 """
 
 from npformer.gradcheck.comparison import assert_gradients, gradcheck

@@ -26,12 +26,12 @@ def assert_gradients(
     directions: int | None = None,
     **kwargs: Any,
 ) -> None:
-    """Assert in a test that every gradient is correct: `gradcheck` that raises an error.
+    """Assert in a test that every gradient is correct. This calls `gradcheck` and raises an error.
 
     Parameters
     ----------
     forward, backward : callable
-        The two functions, as for `gradcheck`.
+        The two functions, as described in `gradcheck`.
     *args : Any
         The positional arguments of forward. Every floating array among them is differentiated.
     rng : numpy.random.Generator, optional
@@ -39,21 +39,21 @@ def assert_gradients(
     tolerance : float
         The accepted relative error.
     directions : int, optional
-        Compare arrays with more entries along this number of random directions only.
+        The number of random directions for larger arrays, as described in `gradcheck`.
     **kwargs : Any
         The keyword arguments of forward.
 
     Raises
     ------
     AssertionError
-        A row of the report does not pass. The message is the whole table, failing rows first.
+        A row of the report does not pass. The message is the whole table, with the failing rows first.
 
     Examples
     --------
     >>> square = lambda x: (x * x, x)
     >>> assert_gradients(square, lambda dy, x: dy * 2 * x, np.array([1.0, -3.0]))
     """
-    __tracebackhide__ = True  # pytest shows the line of the test
+    __tracebackhide__ = True  # With this name, pytest shows the line of the test instead.
     report = gradcheck(
         forward, backward, *args, rng=rng, tolerance=tolerance, directions=directions, **kwargs
     )
@@ -71,33 +71,35 @@ def gradcheck(
     directions: int | None = None,
     **kwargs: Any,
 ) -> GradientReport:
-    """Compare every entry of a gradient with finite differences: is ``backward`` the derivative of ``forward``?
+    """Compare gradients with finite differences: is ``backward`` the derivative of ``forward``?
 
-    With φ(x) = Σ d_output · forward(x) for one random d_output, a correct backward pass returns dφ/dx. The
-    module `npformer.gradcheck.finite_differences` explains how dφ/dx is estimated, and how large the error of
-    the estimate may be.
+    Every entry is compared. Let φ(x) = Σ d_output · forward(x) for one random d_output. A correct backward
+    pass returns dφ/dx. The module `npformer.gradcheck.finite_differences` explains how dφ/dx is estimated,
+    and how large the error of the estimate may be.
 
-    The report has one row for each floating array, with its worst entry. It is true if every row passes. Each
-    row has one of these verdicts:
+    The report has one row for each floating array, with the worst entry of the array. The report is true if
+    every row passes. Each row has one of these verdicts:
 
     - ``pass``: the gradient agrees with the differences.
-    - ``fail``: the gradient is wrong. The note describes how the gradient differs from the correct one.
-    - ``kink``: the derivative jumps at this point, as that of max(0, z) does at z = 0. The gradient lies
-      between the two one-sided derivatives.
+    - ``fail``: the gradient is wrong. The note describes how the gradient differs from the correct
+      gradient.
+    - ``kink``: the derivative jumps at this point, as the derivative of max(0, z) does at z = 0. The gradient
+      lies between the two one-sided derivatives.
     - ``unsure``: finite differences cannot decide. The note gives the reason.
 
-    Errors are relative to the largest gradient of the leaf, or to 1e-3 of the largest gradient of all leaves
-    if that is larger. So a gradient whose true value is zero can pass.
+    The error of a leaf (one floating array) is relative to the largest gradient entry of this leaf. If 1e-3
+    times the largest gradient entry of all leaves is larger, the error is relative to this value. So a
+    gradient whose true value is zero can pass.
 
     After the comparison, both functions are called again. These faults make a row fail:
 
     - The gradient is not linear in d_output.
-    - Backward writes into d_output or its cache, or returns a different gradient for the same arguments.
+    - Backward writes into d_output or the cache, or returns a different gradient for the same arguments.
     - A call overwrites an array that an earlier call returned.
     - Forward writes into its arguments.
 
-    A fault that does not belong to a single array has its own row, named forward or backward. A gradient of
-    the wrong shape, type or dtype is a failing row and not an exception.
+    A fault that does not belong to a single array has its own row, named forward or backward. A gradient with
+    the wrong shape, type or dtype gives a failing row and not an exception.
 
     Parameters
     ----------
@@ -118,8 +120,8 @@ def gradcheck(
     tolerance : float
         The accepted relative error.
     directions : int, optional
-        For large arrays: compare each array with more entries along this number of random directions only.
-        The report gives the probability that a single wrong entry is not detected.
+        The number k of random directions. If k is given, arrays with more than k entries are compared along k
+        random directions only. The report gives the probability that a single wrong entry is not detected.
     **kwargs : Any
         The keyword arguments of forward. They are not differentiated.
 
@@ -130,16 +132,16 @@ def gradcheck(
     Raises
     ------
     TypeError
-        A floating array is neither float32 nor float64, is given by keyword, or is an attribute of an object.
-        Or forward does not return a pair (output, cache).
+        A floating array is neither float32 nor float64, is given by keyword, or is an attribute of an object;
+        or forward does not return a pair (output, cache).
     ValueError
         An argument or the output is not finite, or forward returns a different output when called again.
 
     Notes
     -----
     For float32 arguments, backward runs in float32. The differences use forward in float64. The accepted
-    rounding error of a gradient is ten times its difference from the gradient of the same backward pass in
-    float64.
+    rounding error of a gradient is ten times the difference between the gradients that backward returns in
+    float32 and in float64.
 
     Examples
     --------
@@ -157,7 +159,7 @@ def gradcheck(
         check_integer("gradcheck", "directions", directions, minimum=1)
     calls = Calls(forward, backward, args, kwargs, rng)
     comparisons = [LeafComparison(calls, leaf, tolerance, directions) for leaf in calls.leaves.values()]
-    for _ in range(2):  # better estimates change the magnitudes to which errors are relative
+    for _ in range(2):  # Errors are relative to magnitudes, which better estimates change.
         update_limits(comparisons)
         for comparison in comparisons:
             comparison.refine()
@@ -171,8 +173,8 @@ def gradcheck(
 def _repeat_calls(calls: Calls, comparisons: Sequence[LeafComparison]) -> None:
     """Call backward again with the same d_output and cache, and then with a multiple of d_output.
 
-    A gradient is linear in d_output. The largest gradient for the multiple is about 1/√ε, which is so large
-    that clipping or saturation anywhere in backward changes it.
+    A gradient is linear in d_output. The multiple makes the largest gradient about 1/√ε. At this size,
+    clipping or saturation anywhere in backward changes the gradient.
     """
     calls.check_first_results()
     largest = max(comparison.limits.magnitude for comparison in comparisons)
@@ -184,14 +186,15 @@ def _repeat_calls(calls: Calls, comparisons: Sequence[LeafComparison]) -> None:
 
 
 def _describe_sampling(comparisons: Sequence[LeafComparison]) -> str:
-    """Describe the random directions and what they may miss; empty if every entry was compared."""
+    """Describe which errors random directions may miss. Returns "" if every entry was compared."""
     sampled = [comparison for comparison in comparisons if comparison.is_sampled]
     sampled = [comparison for comparison in sampled if max_abs(comparison.gradient) > 0]
     if not sampled:
         return ""
-    # A wrong entry with the error E changes the derivative along a direction by u E, where u is normal. The
-    # entry passes if |u| E is at most the accepted error plus the error bound. If E is SAFETY times this sum,
-    # then the entry passes for |u| ≤ 1 / SAFETY. The probability density of |u| at 0 is √(2/π).
+    # A wrong entry with the error E changes the derivative along a direction by u E, where u is a standard
+    # normal variable. The entry passes if |u| E is at most the accepted error plus the error bound. If E is
+    # SAFETY times this sum, the entry passes for |u| ≤ 1 / SAFETY. The probability density of |u| at 0 is
+    # √(2/π), so one direction misses the error with a probability of about √(2/π) / SAFETY.
     shares = []
     for comparison in sampled:
         error_bound = max(estimate.error_bound for estimate in comparison.estimates)

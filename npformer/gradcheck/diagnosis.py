@@ -19,11 +19,12 @@ from npformer.gradcheck.relations import (
     find_relation,
 )
 
-KINDS_OF_WHOLE_ARRAYS = ("zero", "should_be_zero", "sign", "factor")  # random directions can show these
+# The kinds of relations that random directions can show.
+KINDS_OF_WHOLE_ARRAYS = ("zero", "should_be_zero", "sign", "factor")
 
 
 def describe_failures(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[Keys, tuple[str, ...]]:
-    """Describe each gradient that fails by the parts of a note; leave out gradients without a relation."""
+    """Return the parts of a note for each failing gradient with a known relation to the correct gradient."""
     failures = [comparison for comparison in comparisons if comparison.fails()]
     if not failures:
         return {}
@@ -43,7 +44,8 @@ def describe_failures(calls: Calls, comparisons: Sequence[LeafComparison]) -> di
 def _find_unit(calls: Calls) -> float:
     """Return d_output if the output is a single number, and 1 otherwise.
 
-    Gradients are divided by the unit: then a multiple of a single d_output is described as a plain number.
+    Gradients are divided by this unit. So a gradient that lacks the factor d_output is not described by a
+    random number.
     """
     if calls.d_output.ndim == 0:
         return float(calls.d_output.item())
@@ -51,7 +53,7 @@ def _find_unit(calls: Calls) -> float:
 
 
 def _collect_arrays(calls: Calls, comparisons: Sequence[LeafComparison], unit: float) -> dict[str, Array]:
-    """Return the arrays that a wrong backward pass may have used, by name."""
+    """Return, by name, the arrays that a wrong backward pass may have used."""
     arrays: dict[str, Array] = {}
     for comparison in comparisons:
         if not comparison.is_sampled:
@@ -64,12 +66,12 @@ def _collect_arrays(calls: Calls, comparisons: Sequence[LeafComparison], unit: f
 
 
 def _name_gradient(comparison: LeafComparison) -> str:
-    """Return the name of the gradient of a leaf in a note."""
+    """Return the name that a note uses for the gradient of a leaf."""
     return f"the gradient of {comparison.leaf.path}"
 
 
 def _collect_lengths(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[str, int]:
-    """Return the lengths of all axes by name; of equal lengths, only the first one."""
+    """Return the lengths of all axes by name. Of several axes with the same length, keep the first."""
     arrays: list[tuple[str, Array]] = [("the output", calls.output)]
     arrays += [(comparison.leaf.path, comparison.x) for comparison in comparisons]
     names: dict[int, str] = {}
@@ -80,14 +82,14 @@ def _collect_lengths(calls: Calls, comparisons: Sequence[LeafComparison]) -> dic
 
 
 def _compute_tables(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[Keys, Array]:
-    """Return the contribution of each entry of d_output to each gradient, unless the tables are too large."""
+    """Return a table for each gradient: the contribution of each entry of d_output. Skip large tables."""
     n = calls.d_output.size
     shape = calls.d_output.shape
     is_too_large = n * sum(comparison.x.size for comparison in comparisons) > TABLE_LIMIT
     if is_too_large or any(comparison.is_sampled for comparison in comparisons):
         return {}
     tables = {}
-    with suppress(Exception):  # backward may reject such a d_output; then there are no more tables
+    with suppress(Exception):  # If backward rejects such a d_output, there are no tables.
         units = np.eye(n, dtype=calls.d_output.dtype).reshape(-1, *shape)
         answers = [calls.call_both(calls.args, unit) for unit in units]
         for keys, leaf in calls.leaves.items():
@@ -103,7 +105,7 @@ def _find_relation(
     table: Array | None,
     unit: float,
 ) -> Relation | None:
-    """Find how a gradient is related to the correct one, as far as the differences can show it."""
+    """Find how a gradient is related to the correct gradient, if finite differences can show the relation."""
     if not _can_be_related(comparison):
         return None
     is_reliable = not comparison.faults
@@ -119,9 +121,9 @@ def _find_relation(
 
 
 def _can_be_related(comparison: LeafComparison) -> bool:
-    """Return whether a gradient can be compared with the correct one to find a relation.
+    """Return whether a gradient can be compared with the correct gradient to find a relation.
 
-    Along random directions, this needs a gradient of the correct shape and at least two numbers.
+    For random directions, the gradient must have the correct shape, and there must be two directions or more.
     """
     if comparison.leaf.gradient is None:
         return False
@@ -133,7 +135,7 @@ def _can_be_related(comparison: LeafComparison) -> bool:
 def _make_case(
     comparison: LeafComparison, arrays: Mapping[str, Array], lengths: Mapping[str, int], unit: float
 ) -> Case:
-    """Make the case of one gradient: the received one, the correct one, and the other arrays."""
+    """Make the case for one gradient: the received gradient, the correct gradient, and the other arrays."""
     if comparison.is_sampled:
         found = np.array(comparison.analytic)
         others = {}

@@ -1,16 +1,16 @@
-"""Estimate derivatives from finite differences, each with a bound on its error. Knows no layer.
+"""Estimate derivatives from finite differences, each with a bound on its error, for any function.
 
 The arguments are moved along a line by a step t. The function on the line is φ(t) = Σ d_output · output,
-where output is the result of the forward pass at the moved arguments. The derivative φ'(0) is wanted.
+where output is the result of the forward pass at the moved arguments. The goal is to estimate φ'(0).
 
 An estimate uses the difference quotients (φ(t) - φ(0)) / t to the right (t > 0) and to the left (t < 0), for
 steps of length h, h/2 and h/4. The mean of the right and the left quotient is the central difference D(t).
-Its truncation error contains even powers of t only. Richardson extrapolation removes them one by one:
-(4 D(t/2) - D(t)) / 3 has an error of O(h⁴), and a second extrapolation with 16 and 15 has an error of O(h⁶).
+The truncation error of D(t) contains only even powers of t. Richardson extrapolation removes these powers:
+(4 D(t/2) - D(t)) / 3 has an error of O(h⁴), and repeating this with 16 and 15 gives an error of O(h⁶).
 Source: L. F. Richardson, "The Approximate Arithmetical Solution by Finite Differences …", 1911.
 
-The right quotient minus the left quotient is a t + b t³ + O(t⁵). It tends to 0 unless there is a kink, where
-the derivative jumps.
+The right quotient minus the left quotient is a t + b t³ + O(t⁵). This difference, the jump, tends to 0 as
+t → 0, except at a kink, where the derivative jumps.
 
 The error bound of an estimate is the sum of three parts: the difference between its two extrapolations of
 order four (truncation error), the jump extrapolated to t → 0, and the rounding error of the outputs.
@@ -25,17 +25,17 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-FIRST_STEP = 2.0 ** (-52 / 7)  # times the scale: truncation error h⁶ equals rounding error ε / h at this step
-SQRT_EPS = (
-    2.0**-26
-)  # √ε: a difference that is smaller than this share of the step has lost half of its digits
-GROWTH = (
-    64.0  # the scale grows by this factor, and later shrinks by a factor of 4, so that no scale is missed
-)
-SAFETY = 10.0  # an error bound is an estimate itself, so verdicts allow an error ten times as large
-SMALLEST_NUMBER = 5e-324  # underflow may change a number by this much
+# The first step, relative to the scale. At this step h the truncation error h⁶ equals the rounding error
+# ε / h.
+FIRST_STEP = 2.0 ** (-52 / 7)
+# √ε: a difference of two numbers that is √ε times as large as the numbers has lost half of its digits.
+SQRT_EPS = 2.0**-26
+# In a search the scale grows by this factor. Later the scale shrinks by factors of 4, so no scale is missed.
+GROWTH = 64.0
+SAFETY = 10.0  # Verdicts allow ten times the error bound, because the bound is only an estimate itself.
+SMALLEST_NUMBER = 5e-324  # the smallest positive float; underflow may change a number by this amount
 
-# Reasons why a derivative is not known. They are part of the report.
+# Reasons why a derivative is not known. The report shows these texts.
 HIDDEN = "too small to judge, rounding hides it"
 NO_VALUE = "there is no finite value close to it"
 STAIR = "it stands still close by and moves from afar: a stair"
@@ -48,10 +48,10 @@ class Estimate(NamedTuple):
     """An estimate of the derivative along a line, with its error bound."""
 
     value: float
-    error_bound: float  # how far the value may be from the derivative
-    rounding_error: float  # the part of the error bound that rounded outputs explain
-    hidden: float  # outputs that never changed may hide a derivative of this size
-    terms: Floats  # the contribution of each output entry to the value, which is their sum
+    error_bound: float  # the largest expected difference between the value and the derivative
+    rounding_error: float  # the part of the error bound that comes from rounded outputs
+    hidden: float  # the largest derivative that output entries without any change may hide
+    terms: Floats  # the contribution of each output entry; the sum of the terms is `value`
     reason: str = ""  # why the derivative is not known; empty if it is known
     low: float = math.nan  # at a kink: the smallest gradient that is accepted
     high: float = math.nan  # at a kink: the largest gradient that is accepted
@@ -63,9 +63,9 @@ class Estimate(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the value has two correct digits, or as many as rounding allows.
+        """Whether the value has two correct digits, or all digits that rounding allows.
 
-        Two estimates with fewer digits may agree by accident.
+        With fewer digits, two estimates may agree by accident.
         """
         has_two_digits = SAFETY**2 * self.error_bound <= abs(self.value)
         return has_two_digits or self.is_limited_by_rounding
@@ -82,15 +82,15 @@ class Line:
         eps: float,
         rng: np.random.Generator,
     ):
-        self.evaluate = (
-            evaluate  # from a step t to the rounded step and the output, NaN if there is no output
-        )
+        # Takes a step t, and returns the step after rounding and the output (NaN if there is no output).
+        self.evaluate = evaluate
         self.output = output
         self.d_output = d_output
         self.eps = eps  # the precision of the output
         self.rng = rng  # draws the steps
         self.quotients: dict[float, Floats] = {}
-        self.has_changed = np.zeros(output.shape, dtype=bool)  # output entries that changed in any step
+        # True for each output entry that some step has changed.
+        self.has_changed = np.zeros(output.shape, dtype=bool)
         self.longest_step = 0.0
 
     def difference_quotient(self, t: float) -> Floats:
@@ -104,7 +104,7 @@ class Line:
         return self.quotients[t]
 
     def bound_rounding_error(self, t: float) -> float:
-        """Bound the error of the difference quotient that is due to rounded outputs.
+        """Bound the part of the difference quotient's error that comes from rounded outputs.
 
         Output entries that never change do not contribute.
         """
@@ -121,14 +121,14 @@ class Line:
         return self._bound_rounded_sum(magnitudes) / self.longest_step
 
     def _bound_rounded_sum(self, magnitudes: Floats) -> float:
-        """Bound the error of a sum of rounded terms with these magnitudes."""
+        """Bound the rounding error of a sum whose terms have these magnitudes."""
         error_of_one_term = self.eps * float(magnitudes.max(initial=0)) + SMALLEST_NUMBER
         return error_of_one_term * math.sqrt(magnitudes.size)
 
     def estimate(self, scale: float) -> Estimate:
         """Estimate the derivative with steps h, h/2 and h/4, where h is about FIRST_STEP times the scale.
 
-        h is drawn at random, because a periodic function may repeat its value at every power of two.
+        h is random, because at fixed steps a periodic function may always have the same value.
         """
         h = FIRST_STEP * scale * 2 ** self.rng.uniform(-0.5, 0.5)
         right = [self.difference_quotient(t) for t in (h, h / 2, h / 4)]
@@ -149,10 +149,10 @@ class Line:
         return Estimate(float(terms.sum()), error_bound, rounding_error, hidden, terms)
 
     def estimate_and_confirm(self, scale: float, best: float, other: Estimate | None = None) -> Estimate:
-        """Estimate the derivative, and compare with a second estimate if the error bound is the best so far.
+        """Estimate the derivative. If the error bound is the smallest so far, compare with a second estimate.
 
-        Of many estimates, one has a small error bound by accident. `best` is the smallest error bound so far,
-        and `other` is an earlier estimate at the same scale.
+        Among many estimates, some have a small error bound by accident. `best` is the smallest error bound
+        so far, and `other` is an earlier estimate at the same scale.
         """
         estimate = self.estimate(scale)
         if estimate.error_bound >= best:
@@ -167,10 +167,10 @@ class Line:
     def search(
         self, first: Estimate, far: float, near: float, is_sufficient: Callable[[Estimate], bool]
     ) -> Estimate:
-        """Search for the estimate with the smallest error bound, until one is sufficient.
+        """Search for the estimate with the smallest error bound, until an estimate is sufficient.
 
         The search confirms the first estimate at the scale `far` and continues at the scale `near`. First the
-        steps grow while rounding dominates the error. Then the steps shrink until rounding dominates it.
+        steps grow while rounding dominates the error. Then the steps shrink until rounding dominates again.
         """
         best = self.estimate_and_confirm(far, math.inf, first)
         if is_sufficient(best):
@@ -179,7 +179,7 @@ class Line:
         last = self.estimate_and_confirm(scale, best.error_bound)
         best = _choose_better(best, last)
 
-        largest_scale = SAFETY * max(far, 1.0) / FIRST_STEP  # its steps are ten times `far`, or 10
+        largest_scale = SAFETY * max(far, 1.0) / FIRST_STEP  # gives steps of 10 × max(far, 1)
         while not is_sufficient(best) and last.is_limited_by_rounding and scale < largest_scale:
             scale = min(scale * GROWTH, largest_scale)
             last = self.estimate_and_confirm(scale, best.error_bound)
@@ -193,9 +193,9 @@ class Line:
         return self.add_reason(best, is_sufficient(best))
 
     def add_reason(self, best: Estimate, is_sufficient: bool) -> Estimate:
-        """Return the best estimate with the reason why it is not sufficient.
+        """Return the best estimate. If the estimate is not sufficient, add the reason.
 
-        A staircase always gets its reason, because its estimate may look sufficient by accident.
+        The estimate of a staircase always gets a reason, because it may look sufficient by accident.
         """
         is_limited_by_rounding = best.is_limited_by_rounding
         if self._is_staircase(best, is_sufficient or is_limited_by_rounding):
@@ -207,7 +207,7 @@ class Line:
         return self._explain_disagreement(best)
 
     def _is_staircase(self, best: Estimate, is_precise: bool) -> bool:
-        """Return whether the outputs do not change nearby, although both sides rise over long steps."""
+        """Return whether φ is constant for short steps, but rises or falls on both sides for long steps."""
         longest = max(self.quotients)
         nearby = best
         if not is_precise:
@@ -219,7 +219,7 @@ class Line:
         return is_constant_nearby and rises_on_both_sides
 
     def _explain_disagreement(self, best: Estimate) -> Estimate:
-        """Add the reason why quotients of different steps disagree, from the shortest step that shows it."""
+        """Add the reason why the quotients of different steps disagree. The shortest clear step decides."""
         steps = self._find_doubled_steps()
         shortest = steps[0]
         for t in (shortest, -shortest):
@@ -233,12 +233,12 @@ class Line:
         return best._replace(reason=HIDDEN)
 
     def _find_doubled_steps(self) -> list[float]:
-        """Return the steps t for which the quotients at -t, 2t and -2t are known too, the shortest first."""
+        """Return all t > 0 for which the quotients at t, -t, 2t and -2t are known, in ascending order."""
         known = self.quotients.keys()
         return sorted(t for t in known if t > 0 and {-t, 2 * t, -2 * t} <= known)
 
     def _classify_disagreement(self, best: Estimate, t: float, gap: float) -> Estimate:
-        """Compare the quotients at a step t with those at 2t: a kink, a jump, a pole or a rough function."""
+        """Compare the quotients at t and at 2t to find a kink, a jump, a pole or a rough function."""
         sides = np.stack([self.quotients[t], self.quotients[-t]])
         sides_at_double = np.stack([self.quotients[2 * t], self.quotients[-2 * t]])
         rise = _sum_magnitudes(sides)
@@ -253,8 +253,8 @@ class Line:
 
 
 def _mark_kink(estimate: Estimate, sides: Floats, gap: float) -> Estimate:
-    """Add both one-sided derivatives, and the range in which a gradient is accepted."""
-    right = float(sides[0].sum()) + 0.0  # + 0.0 turns -0.0 into 0.0
+    """Add both one-sided derivatives as the reason, and the range in which a gradient is accepted."""
+    right = float(sides[0].sum()) + 0.0  # adding 0.0 turns -0.0 into 0.0
     left = float(sides[1].sum()) + 0.0
     reason = f"slope {left:.3g} on its left, {right:.3g} on its right"
     margin = gap / SAFETY
@@ -269,10 +269,10 @@ def _choose_better(best: Estimate, last: Estimate) -> Estimate:
 
 
 def _may_improve(best: Estimate, last: Estimate) -> bool:
-    """Return whether shorter steps may give a better estimate than the best so far.
+    """Return whether shorter steps may give a better estimate than the best estimate so far.
 
-    They may not if rounding alone exceeds the best error bound. They may not either if a derivative that was
-    known to two digits has lost two digits.
+    Shorter steps do not help if the rounding error alone exceeds the best error bound. They do not help
+    either if the best estimate has two correct digits and the last error bound is a hundred times larger.
     """
     has_lost_two_digits = best.error_bound * SAFETY**2 < min(abs(best.value), last.error_bound)
     return last.rounding_error < best.error_bound and not has_lost_two_digits

@@ -1,4 +1,4 @@
-"""Call forward and backward, assign each gradient to its array, and find functions that change their data."""
+"""Call forward and backward, assign each gradient to its array, and detect calls that change given data."""
 
 import copy
 import inspect
@@ -21,17 +21,17 @@ from npformer.tree import (
     replace_nested_leaf,
 )
 
-Keys = tuple[Any, ...]  # the keys that lead to one branch of a tree
+Keys = tuple[Any, ...]  # the keys on the path from the root of a tree to a branch
 
 
 class Leaf(NamedTuple):
-    """A floating array among the arguments with its gradient, or a branch whose gradient has a wrong type."""
+    """A floating array in the arguments, with its gradient. Or a branch whose gradient has a wrong type."""
 
-    path: str  # the name in the report, such as params.W_1
-    keys: Keys = ()  # the keys that lead to the leaf, starting at the arguments
+    path: str  # the name of the leaf in the report, such as params.W_1
+    keys: Keys = ()  # the keys on the path from the arguments to the leaf
     x: Any = None
-    gradient: Any = None  # in NumPy, as float64
-    note: str = ""  # why the gradient cannot be compared; empty if it can
+    gradient: Any = None  # a NumPy array of float64
+    note: str = ""  # why the gradient cannot be compared; empty if it can be compared
 
 
 class Fault(NamedTuple):
@@ -42,12 +42,12 @@ class Fault(NamedTuple):
 
 
 class Calls:
-    """The first calls of forward and backward with their results, and functions that call them again."""
+    """The first calls of forward and backward with the results, and methods for further calls."""
 
     def __init__(self, forward: Any, backward: Any, args: Any, kwargs: Any, rng: Any):
         self.forward = forward
         self.backward = backward
-        self.error_text = ""  # the last exception of forward at moved arguments
+        self.error_text = ""  # describes the last exception that forward raised in `compute_output`
         self.args, other_names = _name_arguments(forward, args)
         self.kwargs = kwargs
         if rng is not None and "rng" in other_names:
@@ -66,25 +66,25 @@ class Calls:
             self.rounding_bounds = self._bound_float32_rounding()
 
     def _call_forward_first(self) -> None:
-        """Call forward, keep the output with a copy, and check that the arguments are unchanged."""
+        """Call forward, keep the output and a copy of it, and check that the arguments are unchanged."""
         args = _copy_tree(self.args)
         self.first_output, self.cache = self.call_forward(args)
         self.output_copy = np.array(_get_output(self.first_output))
         self.faults = _find_changes("forward", "forward writes into its arguments", self.args, args)
 
     def _call_backward_first(self) -> None:
-        """Call backward, keep the gradients with a copy, and check that d_output and cache are unchanged."""
+        """Call backward, keep the gradients and a copy, and check that d_output and cache are unchanged."""
         self.cache_copy = _copy_tree(self.cache)
         d_output = convert_like(self.first_output, self.d_output.copy())
         self.first_gradients = self.backward(d_output, self.cache)
-        self.gradients = _copy_tree(self.first_gradients)  # before a later call may overwrite them
+        self.gradients = _copy_tree(self.first_gradients)  # A later call may overwrite the gradients.
         text = "backward writes into d_output"
         self.faults += _find_changes("backward", text, self.d_output, d_output)
         text = "backward writes into its cache"
         self.faults += _find_changes("backward", text, self.cache_copy, self.cache)
 
     def _call_forward_in_float64(self) -> None:
-        """Compute the output at which all differences start, in float64 if forward can, and check it."""
+        """Compute and check the output from which all differences are measured, in float64 if possible."""
         self.args_float64 = _map_floats(lambda x: x.astype(float), self.args)
         repeated = _get_output(self.call_forward(_copy_tree(self.args_float64))[0])
         output = self.output_copy
@@ -112,25 +112,25 @@ class Calls:
         return result
 
     def call_backward(self, args: dict[str, Any], d_output: Any, cache: Any) -> dict[Keys, Leaf]:
-        """Return the leaves of the arguments with the gradients of a backward pass."""
+        """Call backward, and return the leaves of the arguments with their gradients."""
         gradients = self.backward(convert_like(self.first_output, np.array(d_output)), cache)
         return {leaf.keys: leaf for leaf in _iter_leaves(args, _copy_tree(gradients))}
 
     def call_both(self, args: dict[str, Any], d_output: Any) -> dict[Keys, Leaf]:
-        """Return the leaves of the arguments with the gradients of a forward and a backward pass."""
+        """Call forward and backward, and return the leaves of the arguments with their gradients."""
         _, cache = self.call_forward(_copy_tree(args))
         return self.call_backward(args, d_output, cache)
 
     def compute_output(self, keys: Keys, x: Floats) -> Floats:
-        """Return the output with x instead of the array at `keys`; NaN if forward has no output there."""
+        """Return the output for x instead of the array at `keys`, or NaN if there is no valid output."""
         no_output = np.full(self.output.shape, math.nan)
-        # A forward pass with a fault may write into its arguments, so the arrays are copied for it.
+        # If a fault was found, forward may write into its arguments, so it gets copies of the arrays.
         copy_leaf = _copy_leaf if self.faults else _copy_generator
         try:
             args = map_nested_leaves(copy_leaf, self.args_float64)
             args = replace_nested_leaf(args, keys, lambda old: convert_like(old, x))
             output = _get_output(self.call_forward(args)[0])
-        except Exception as error:  # any exception means that there is no output
+        except Exception as error:  # After any exception there is no output.
             self.error_text = f": forward raises {type(error).__name__}: {error}"
             return no_output
         return output if output.shape == no_output.shape else no_output
@@ -138,11 +138,11 @@ class Calls:
     def _bound_float32_rounding(self) -> dict[Keys, float]:
         """Bound the error that float32 may cause in each gradient.
 
-        The bound is SAFETY times the difference from the gradient of the same backward pass in float64. It is
+        The bound is SAFETY times the difference between the gradients in float32 and in float64. The bound is
         at least SAFETY times the rounding error of one float32 number.
         """
         leaves_float64 = self.leaves
-        with suppress(Exception):  # some functions accept float32 only
+        with suppress(Exception):  # Some functions reject float64. Then the difference counts as 0.
             leaves_float64 = self.call_both(self.args_float64, self.d_output.astype(float))
         bounds = {}
         for keys, leaf in self.leaves.items():
@@ -156,7 +156,7 @@ class Calls:
         return bounds
 
     def repeat_backward(self, factor: float) -> dict[Keys, Leaf] | None:
-        """Return the gradients for a multiple of d_output, or None after adding a fault if there are none.
+        """Return the gradients for a multiple of d_output. If this fails, add a fault and return None.
 
         With factor 1, backward receives the first cache. Otherwise forward runs again and makes a new cache.
         """
@@ -189,7 +189,7 @@ class Calls:
 
 
 def _name_arguments(forward: Callable[..., Any], args: tuple[Any, ...]) -> tuple[dict[str, Any], list[str]]:
-    """Return the positional arguments by name, and the names of the parameters that receive none of them."""
+    """Return the positional arguments by name, and the names of the parameters without such an argument."""
     try:
         parameters = list(inspect.signature(forward).parameters.values())
     except (TypeError, ValueError):  # some functions written in C have no signature
@@ -210,19 +210,19 @@ def _name_arguments(forward: Callable[..., Any], args: tuple[Any, ...]) -> tuple
 
 
 def iter_arrays(tree: Any, kinds: str) -> Iterator[tuple[str, Any]]:
-    """Iterate over the arrays of these kinds of number with their paths; kind "-" is everything else."""
+    """Iterate over the arrays whose dtype has one of these kinds, with their paths. Kind "-" is no array."""
     for path, x in iter_nested_leaves("", tree):
         if dtype_kind(x) in kinds:
             yield path.removeprefix("."), x
 
 
 def _has_arrays(tree: Any, kinds: str) -> bool:
-    """Return whether a tree has an array of these kinds of number."""
+    """Return whether a tree has an array whose dtype has one of these kinds."""
     return any(dtype_kind(x) in kinds for _, x in iter_nested_leaves("", tree))
 
 
 def _check_arguments(args: dict[str, Any], kwargs: dict[str, Any]) -> None:
-    """Reject arguments that cannot be differentiated, and name them."""
+    """Raise an error for an argument that cannot be differentiated."""
     for path, _ in iter_arrays(kwargs, "fc"):
         raise TypeError(
             f"gradcheck: {path} is a floating array given by keyword, where no gradient is compared; "
@@ -237,7 +237,7 @@ def _check_arguments(args: dict[str, Any], kwargs: dict[str, Any]) -> None:
 
 
 def _check_no_hidden_arrays(path: str, x: Any) -> None:
-    """Reject an object with a floating array among its attributes."""
+    """Raise an error for an object that has a floating array as an attribute."""
     if isinstance(x, type | ModuleType):
         return
     for name, value in getattr(x, "__dict__", {}).items():
@@ -249,8 +249,8 @@ def _check_no_hidden_arrays(path: str, x: Any) -> None:
 
 
 def _check_array(path: str, x: Any) -> None:
-    """Reject an array with an unsupported dtype or type, or with entries that are not finite."""
-    dtype = str(x.dtype).split(".")[-1]  # "torch.float64" is float64
+    """Raise an error for an array with an unsupported dtype or type, or with NaN or infinite entries."""
+    dtype = str(x.dtype).split(".")[-1]  # changes "torch.float64" to "float64"
     if dtype not in ("float64", "float32"):
         raise TypeError(f"gradcheck: {path} has dtype {x.dtype}; expected float64 or float32")
     if isinstance(x, np.ma.MaskedArray | np.matrix):
@@ -263,7 +263,7 @@ def _check_array(path: str, x: Any) -> None:
 
 
 def _iter_leaves(args: dict[str, Any], gradients: Any) -> Iterator[Leaf]:
-    """Iterate over the leaves of the arguments, each with its gradient."""
+    """Iterate over the leaves of the arguments, with the gradient of each leaf."""
     names = [name for name, arg in args.items() if _has_arrays(arg, "f")]
     if not _is_plain(gradients):
         gradients = (gradients,)
@@ -278,14 +278,14 @@ def _iter_leaves(args: dict[str, Any], gradients: Any) -> Iterator[Leaf]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value is a tuple or a list, but no NamedTuple."""
+    """Return whether a value is a tuple or a list, and not a NamedTuple."""
     return isinstance(value, tuple | list) and not hasattr(value, "_fields")
 
 
 def _is_wrapped(gradients: Any, arg: Any) -> bool:
-    """Return whether a tuple holds the gradient of the only argument, and is not itself that gradient.
+    """Return whether a tuple contains the gradient of the only argument.
 
-    The gradient itself is a tuple if the argument is a tuple.
+    If the argument is a tuple, the returned tuple may also be the gradient itself.
     """
     if len(gradients) != 1:
         return False
@@ -295,7 +295,7 @@ def _is_wrapped(gradients: Any, arg: Any) -> bool:
 
 
 def _iter_branch(path: str, keys: Keys, x: Any, gradient: Any) -> Iterator[Leaf]:
-    """Iterate over the leaves of one branch of the arguments, each with its gradient."""
+    """Iterate over the leaves of one branch of the arguments, with the gradient of each leaf."""
     if dtype_kind(x) == "f":
         yield _make_leaf(path, keys, x, gradient)
         return
@@ -326,7 +326,7 @@ def _make_leaf(path: str, keys: Keys, x: Any, gradient: Any) -> Leaf:
 
 
 def _describe_type(value: Any) -> str:
-    """Describe the type of a value, with the keys of a dict and the length of a tuple or a list."""
+    """Describe the type of a value. Add the keys of a dict, or the length of a tuple or list."""
     if value is None:
         return "None"
     if isinstance(value, dict):
@@ -353,7 +353,7 @@ def _get_output(output: Any) -> Floats:
 
 
 def _copy_tree(tree: Any) -> Any:
-    """Copy the arrays and random generators of a tree; settings and other objects are shared."""
+    """Copy a tree with its arrays and random generators. Other objects, such as settings, are shared."""
     return map_nested_leaves(_copy_leaf, tree)
 
 
@@ -368,7 +368,7 @@ def _copy_generator(x: Any) -> Any:
 
 
 def _map_floats(f: Callable[[Floats], Floats], tree: Any) -> Any:
-    """Apply f to every floating array of a tree; each result belongs to the library of its array."""
+    """Apply f to every floating array of a tree. Each result is an array of the original library."""
 
     def map_leaf(x: Any) -> Any:
         return convert_like(x, f(to_host(x))) if dtype_kind(x) == "f" else x
@@ -388,7 +388,7 @@ def _find_changes(path: str, text: str, before: Any, after: Any) -> list[Fault]:
 
 
 def _differ(a: Any, b: Any) -> bool:
-    """Return whether one of two values is an array and the other one is not the same array bit by bit."""
+    """Return whether at least one of two values is an array, and their bits differ."""
     if dtype_kind(a) == "-" and dtype_kind(b) == "-":
         return False
     return bool(_get_bits(a) != _get_bits(b))

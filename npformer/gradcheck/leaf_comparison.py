@@ -1,4 +1,4 @@
-"""Compare the gradient of one leaf with finite differences, along every entry or along random directions."""
+"""Compare the gradient of one leaf with finite differences, for every entry or along random directions."""
 
 import math
 from collections.abc import Sequence
@@ -12,15 +12,16 @@ from npformer.gradcheck.relations import find_ratio, max_abs
 from npformer.gradcheck.report import VERDICTS, GradientRow, format_index, make_note
 from npformer.gradcheck.verdicts import SMALL, Limits, decide_verdict, is_precise, measure_error
 
-TABLE_LIMIT = 2**20  # numbers in the table of d_output by leaf: 8 MB; larger tables are not computed
+TABLE_LIMIT = 2**20  # the largest size of a table, d_output.size times leaf.size numbers: 8 MB
 NOT_LINEAR = "d_output taken for 1, a mask made from it, or an array that an update has changed already"
-STATUS = {"kink": "at a kink", "unsure": "cannot be judged"}  # verdicts that count as open questions
+STATUS = {"kink": "at a kink", "unsure": "cannot be judged"}  # the verdicts whose reasons are listed
 
 
 class LeafComparison:
-    """The estimates of all derivatives of one leaf, compared with its gradient.
+    """The comparison of the gradient of one leaf with estimates of all derivatives.
 
-    A large leaf is compared along k random directions. Then there are k estimates, one for each direction.
+    Usually there is one estimate per entry. A large leaf is compared along k random directions, with one
+    estimate per direction.
     """
 
     def __init__(self, calls: Calls, leaf: Leaf, tolerance: float, directions: int | None):
@@ -34,19 +35,20 @@ class LeafComparison:
         if directions is not None and self.x.size > directions:
             self.is_sampled = True
             self.directions = [calls.step_rng.standard_normal(self.x.shape) for _ in range(directions)]
-        self.analytic: list[float] = self.gradient.ravel().tolist()  # one number for each estimate
+        # The gradient along each entry or direction.
+        self.analytic: list[float] = self.gradient.ravel().tolist()
         if self.is_sampled:
             self.analytic = [float((self.gradient * u).sum()) for u in self.directions]
         self.limits = Limits(tolerance, calls.eps, calls.rounding_bounds.get(leaf.keys, 0.0))
-        self.faults: list[str] = []  # parts of the note: faults of backward when it is called again
-        self.verdicts: list[tuple[str, str]] = []  # with their reasons
+        self.faults: list[str] = []  # texts for the note about differences between calls of backward
+        self.verdicts: list[tuple[str, str]] = []  # a verdict and a reason for each estimate
         self.fits_in_table = self.x.size * calls.output.size <= TABLE_LIMIT
         first_scale = self.scale or 1.0
         self.estimates = [self._trim(self._make_line(i).estimate(first_scale)) for i in range(self.count)]
 
     @property
     def count(self) -> int:
-        """The number of entries or directions."""
+        """The number of estimates: one per entry, or one per direction."""
         return len(self.analytic)
 
     # Finite differences
@@ -62,7 +64,7 @@ class LeafComparison:
         def evaluate(t: float) -> tuple[float, Floats]:
             shift = t * direction
             x = self.x + shift
-            rounding = x - self.x - shift  # the rounding error of each moved entry
+            rounding = x - self.x - shift  # the rounding error of each entry in x
             step = self._measure_step(t, rounding, self.analytic[i])
             return step, self.calls.compute_output(self.leaf.keys, x)
 
@@ -70,16 +72,16 @@ class LeafComparison:
         return Line(evaluate, calls.output, calls.d_output.astype(float), calls.eps, calls.step_rng)
 
     def _measure_step(self, t: float, rounding: Floats, analytic: float) -> float:
-        """Return the length of a step after rounding, measured along the gradient."""
+        """Return the effective length of a step: t plus the effect of rounded entries along the gradient."""
         step = t + float((self.gradient * rounding).sum()) / (analytic or math.inf)
         is_usable = step != 0 and math.isfinite(step)
         return step if is_usable else t
 
     def _find_near_scale(self, i: int) -> float:
-        """Return the scale near which the derivative along one entry or direction is searched.
+        """Return the scale at which the search for a better estimate continues.
 
-        A direction moves all entries and passes many kinks, so it needs a smaller scale than an entry. On a
-        logarithmic axis, this scale lies a quarter of the way to the smallest scale of the search.
+        A step along a random direction moves all entries and may pass many kinks, so a smaller scale is used.
+        On a logarithmic axis, it lies a quarter of the way to the smallest scale of the search.
         """
         if self.is_sampled:
             return self._find_leaf_scale(i) * SQRT_EPS**0.25
@@ -89,10 +91,10 @@ class LeafComparison:
         return self._find_leaf_scale(i)
 
     def _find_leaf_scale(self, i: int) -> float:
-        """Return the root mean square of the leaf.
+        """Return the scale of the leaf: its root mean square.
 
-        For a leaf of zeros, the scale is 1, or the step after which the output has changed by its own
-        magnitude if the gradient predicts a shorter one.
+        For a leaf of zeros, the scale is 1. A smaller scale is used if the gradient predicts that a shorter
+        step changes the output by its own magnitude.
         """
         if self.scale != 0:
             return self.scale
@@ -101,7 +103,7 @@ class LeafComparison:
         return min(1.0, step) or 1.0
 
     def _trim(self, estimate: Estimate) -> Estimate:
-        """Drop the terms of an estimate if the table is too large."""
+        """Drop the terms of an estimate if the table made of all terms would be too large."""
         if self.fits_in_table:
             return estimate
         return estimate._replace(terms=np.zeros(0))
@@ -109,25 +111,25 @@ class LeafComparison:
     # Verdicts
 
     def measure_error(self, i: int) -> float:
-        """Return the difference between the gradient and the estimate of one entry."""
+        """Return the difference between gradient and estimate, for one entry or direction."""
         return measure_error(self.analytic[i], self.estimates[i])
 
     def _decide_verdict(self, i: int, estimate: Estimate) -> tuple[str, str]:
-        """Return the verdict on one entry with its reason."""
+        """Return the verdict on one entry or direction, and the reason for the verdict."""
         verdict, reason = decide_verdict(self.analytic[i], estimate, self.limits)
         if reason == NO_VALUE:
             reason += self.calls.error_text
         return verdict, reason
 
     def _is_settled(self, i: int, estimate: Estimate) -> bool:
-        """Return whether a more precise estimate would not change the verdict or the note."""
+        """Return whether the estimate is precise enough: a better one would not change verdict or note."""
         verdict, _ = self._decide_verdict(i, estimate)
         if verdict == "fail":
             return is_precise(estimate, self.limits)
         return verdict == "pass"
 
     def refine(self) -> None:
-        """Search for better estimates where needed, and confirm one entry that fails. Decide all verdicts."""
+        """Search for better estimates where needed, confirm one failing entry, and decide all verdicts."""
         is_failure_confirmed = False
         for i in sorted(range(self.count), key=self.measure_error, reverse=True):
             needs_search = not self._is_settled(i, self.estimates[i])
@@ -139,7 +141,7 @@ class LeafComparison:
         self.verdicts = [self._decide_verdict(i, self.estimates[i]) for i in range(self.count)]
 
     def _fails_at(self, i: int) -> bool:
-        """Return whether one entry fails."""
+        """Return whether the verdict on one entry or direction is "fail"."""
         verdict, _ = self._decide_verdict(i, self.estimates[i])
         return verdict == "fail"
 
@@ -159,10 +161,10 @@ class LeafComparison:
         has_failing_entry = any(verdict == "fail" for verdict, _ in self.verdicts)
         return bool(self.leaf.note or self.faults or has_failing_entry)
 
-    # The same backward, called again
+    # Further calls of backward
 
     def compare_repeated(self, leaves: dict[Keys, Leaf], factor: float) -> None:
-        """Add a fault if backward returns a different gradient for a multiple of d_output."""
+        """Add a fault if the gradient for `factor` times d_output is not `factor` times the gradient."""
         if self.leaf.note:
             return
         repeated = leaves.get(self.leaf.keys)
@@ -184,7 +186,7 @@ class LeafComparison:
         self.faults.append(NOT_LINEAR)
 
     def _describe_multiple(self, gradient: Floats) -> str:
-        """Describe a gradient as a multiple of the first gradient."""
+        """Describe how a repeated gradient is related to the first gradient: "2 times this", for example."""
         ratio = find_ratio(gradient, self.gradient, SQRT_EPS * max_abs(gradient))
         if math.isnan(ratio):
             return "no multiple of this"
@@ -195,7 +197,7 @@ class LeafComparison:
     # The row of the report
 
     def make_row(self, description: Sequence[str]) -> GradientRow:
-        """Make the row of the worst entry; its note begins with the description of the gradient."""
+        """Make the row of this leaf, with its worst entry. The description is the first part of the note."""
         parts = [*description, *self._list_reasons(), *self.faults]
         path = self.leaf.path
         if self.leaf.note:
@@ -210,7 +212,7 @@ class LeafComparison:
         return GradientRow(path, index, self.analytic[i], self.estimates[i].value, error, verdict, note)
 
     def _find_worst(self) -> int:
-        """Return the entry with the worst verdict, and among these the one with the largest error."""
+        """Return the number of the entry with the worst verdict. Of several, take the largest error."""
         worst_first = list(VERDICTS)
 
         def rank(i: int) -> tuple[int, float]:
@@ -231,7 +233,7 @@ class LeafComparison:
         return tuple(map(int, np.unravel_index(i, self.x.shape)))
 
     def _list_reasons(self) -> list[str]:
-        """Describe how many entries are not finite, at a kink or unsure, each with the first such entry."""
+        """Describe how many entries are not finite, at a kink or unsure, and name the first of each kind."""
         if self.leaf.note:
             return []
         reasons = []
@@ -247,7 +249,7 @@ class LeafComparison:
                 reasons.append(f"{len(entries)} of {self.count} {status}{place}: {reason}")
         return reasons
 
-    # The correct gradient, as far as it is known
+    # The correct gradient, where it is known
 
     def is_known(self, estimate: Estimate) -> bool:
         """Return whether an estimate is precise enough to describe the correct gradient."""
@@ -255,12 +257,12 @@ class LeafComparison:
         return is_precise_enough and estimate.reason != STAIR
 
     def make_correct_gradient(self) -> Floats:
-        """Return the estimates in the shape of the leaf, or one for each direction; NaN if not known."""
+        """Return the correct gradient, with one number per entry or direction; NaN where it is not known."""
         values = [estimate.value if self.is_known(estimate) else math.nan for estimate in self.estimates]
         return np.reshape(values, (-1,) if self.is_sampled else self.x.shape)
 
     def make_correct_table(self) -> Floats:
-        """Return the contribution of each entry of d_output to each entry of the correct gradient."""
+        """Return the table of the correct gradient (see `relations`). Unknown entries are NaN."""
         d_output = self.calls.d_output
         columns = []
         for estimate in self.estimates:
@@ -275,17 +277,17 @@ def make_failing_row(path: str, parts: Sequence[str]) -> GradientRow:
 
 
 def root_mean_square(x: Floats) -> float:
-    """Return the root mean square, also of numbers whose squares overflow."""
+    """Return the root mean square. The squares of large numbers do not overflow."""
     largest = max_abs(x) or 1.0
     return largest * math.sqrt(float(((x / largest) ** 2).sum()) / max(x.size, 1))
 
 
 def update_limits(comparisons: Sequence[LeafComparison]) -> None:
-    """Set the magnitude of each leaf, to which its errors are relative.
+    """Set the magnitude of each leaf. The errors of the leaf are relative to this magnitude.
 
-    The magnitude is the largest derivative of the leaf, or the share SMALL of the largest magnitude of all
-    leaves if that is more. Imprecise estimates are ignored. Random directions use the root mean square of
-    their estimates, because it estimates the length of the gradient.
+    The magnitude is the largest derivative of the leaf, but at least SMALL times the largest magnitude of all
+    leaves. Imprecise estimates are ignored. For random directions, the magnitude is the root mean square of
+    the estimates, which approximates the length of the gradient.
     """
     magnitudes = []
     for comparison in comparisons:

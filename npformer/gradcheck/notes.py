@@ -9,7 +9,7 @@ from typing import Any
 
 from npformer.gradcheck.relations import Factor, Origin, Relation, is_number
 
-OPTIONAL: dict[str, tuple[str, ...]] = {  # parameters that may have nothing to report
+OPTIONAL: dict[str, tuple[str, ...]] = {  # by kind: the parameters that a note may leave out
     "transposed": ("order",),
     "other": ("factor", "times_d_output"),
     "term_added": ("factor",),
@@ -22,7 +22,7 @@ MOST_ORIGINS = 2  # the largest number of lengths that a note names for one fact
 @cache
 def load_templates() -> dict[str, dict[str, str]]:
     """Read the templates of every kind of relation from notes.toml."""
-    import tomllib  # imported here because only wrong gradients need these two modules
+    import tomllib  # These imports are here because only a wrong gradient needs these modules.
     from pathlib import Path
 
     text = Path(__file__).with_name("notes.toml").read_text(encoding="utf-8")
@@ -30,7 +30,7 @@ def load_templates() -> dict[str, dict[str, str]]:
 
 
 def describe_relation(relation: Relation) -> tuple[str, ...]:
-    """Describe a relation by the parts of a note: the observation, the likely cause, and sizes that fit too.
+    """Return the parts of the note about a relation: the observation, the likely cause, and sizes that fit too.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def describe_relation(relation: Relation) -> tuple[str, ...]:
 
 
 def describe_observation(relation: Relation) -> str:
-    """Describe how a gradient differs from the correct one, with the template that fits the parameters."""
+    """Describe how a gradient differs from the correct gradient, with the template for these parameters."""
     silent = [name for name in OPTIONAL.get(relation.kind, ()) if _is_silent(name, relation.parameters[name])]
     key = "observation"
     if silent:
@@ -59,20 +59,20 @@ def describe_observation(relation: Relation) -> str:
 
 
 def _is_silent(name: str, value: Any) -> bool:
-    """Return whether an optional parameter has nothing to report."""
+    """Return whether a note should leave out an optional parameter, such as a factor of 1."""
     if name == "factor":
         return is_number(value, 1)
     if name == "order":
-        return len(value) == 2  # two axes have only one different order
+        return len(value) == 2  # With two axes, only one other order exists.
     if name == "not_along":
-        return value is None  # axis 0 is false, but it is an axis
+        return value is None  # The value 0 means axis 0, so `not value` would be wrong.
     return not value
 
 
 def describe_parameters(relation: Relation) -> dict[str, str]:
-    """Format each parameter of a relation as the text that replaces its placeholder."""
+    """Return the text that replaces the placeholder of each parameter."""
     texts = {name: _format_parameter(name, value) for name, value in relation.parameters.items()}
-    if relation.kind == "factor":  # their text depends on the factor
+    if relation.kind == "factor":  # The text of the origins depends on the factor.
         texts["origins"] = format_origins(relation.parameters["origins"], relation.parameters["factor"])
     return texts
 
@@ -101,7 +101,7 @@ def format_axes(axes: Sequence[int]) -> str:
 
 
 def format_factor(factor: Factor) -> str:
-    """Format a factor as a fraction or a root, such as -1/2 or √5, and otherwise in digits."""
+    """Format a factor as a fraction or a root, such as -1/2 or √5. Other factors are written in digits."""
     if factor.fraction is None:
         digits = f"{factor.value:.7g}"
         if digits == "1":
@@ -123,7 +123,7 @@ def format_origins(origins: Sequence[Origin], factor: Factor) -> str:
 
 
 def _make_length(factor: Factor) -> Factor:
-    """Return the factor without its sign, or its inverse if that is larger than 1."""
+    """Return the absolute value of the factor. If this is less than 1, return the inverse of the value."""
     value = abs(factor.value)
     fraction = None if factor.fraction is None else abs(factor.fraction)
     if value < 1:
@@ -133,6 +133,6 @@ def _make_length(factor: Factor) -> Factor:
 
 
 def _format_origin(origin: Origin) -> str:
-    """Format one length, or a product of two, as in "the root of the length of axis 1 of x"."""
+    """Format one length or a product of two lengths, as in "the root of the length of axis 1 of x"."""
     length = f"the length of {' times '.join(origin.names)}"
     return f"the root of {length}" if origin.is_root else length

@@ -1,14 +1,15 @@
-"""Relations between a wrong array and the correct one, as data: a kind with its parameters.
+"""Find relations between a wrong array and the correct array, as data: a kind with parameters.
 
-The module knows arrays and no layer. `KINDS` lists every kind of relation. `DETECTORS` lists the functions
-that find them. The module notes.py describes a relation in words.
+The module handles any arrays and contains no code for particular layers. `KINDS` lists all kinds of
+relations. `DETECTORS` lists the functions that find relations. The module notes.py describes a relation in
+words.
 
-A backward pass is linear in d_output. Its table holds what each entry of d_output contributes to each entry
-of the gradient. The gradient is the sum of these contributions. A missing mask, transpose or term changes the
-table itself, so some detectors examine the table if it is available.
+A backward pass is linear in d_output. Its **table** contains the contribution of each entry of d_output to
+each entry of the gradient, which is the sum of these contributions. A missing mask, transpose or term
+changes the table itself, so some detectors examine the table if it is available.
 
-A relation must hold in every case, up to the rounding errors of both arrays. It may leave at most a hundredth
-of the error unexplained. NaN in the correct array means that the value there is unknown.
+A relation must hold in every case, up to the rounding errors of both arrays. At most a hundredth of the error
+may remain unexplained. NaN in the correct array means that the value is unknown.
 """
 
 import math
@@ -33,7 +34,7 @@ KINDS: dict[str, tuple[str, ...]] = {  # every kind of relation, with the names 
     "mean_missing": ("axes",),
     "sum_too_many": ("axes",),
     "mean_too_many": ("axes",),
-    "should_be_zero": ("other",),  # the relation of kind "other" that holds as well, or None
+    "should_be_zero": ("other",),  # other: a relation of kind "other" that also holds, or None
     "sign": (),
     "factor": ("factor", "origins"),
     "other": ("name", "factor", "times_d_output"),
@@ -46,8 +47,8 @@ KINDS: dict[str, tuple[str, ...]] = {  # every kind of relation, with the names 
     "near": ("share",),
     "ends_exchanged": ("axes",),
     "untransposed": ("name",),
-    "multiplied": ("name", "instead_of"),  # either may be "", not both
-    "mixes": ("axis", "not_along"),  # the axis that should be mixed instead, or None
+    "multiplied": ("name", "instead_of"),  # one of the two may be ""
+    "mixes": ("axis", "not_along"),  # not_along: the axis that should be mixed instead, or None
     "own_only": ("axis",),
     "one_index": ("indices", "axis"),
     "zero_there": ("count", "size"),
@@ -60,15 +61,15 @@ KINDS: dict[str, tuple[str, ...]] = {  # every kind of relation, with the names 
 
 @dataclass(frozen=True)
 class Relation:
-    """How a wrong array is related to the correct one.
+    """A relation between a wrong array and the correct array.
 
     Parameters
     ----------
     kind : str
         A key of `KINDS`.
     parameters : mapping
-        A value for each parameter of the kind: numbers, axes, shapes, indices, factors, and names of arrays
-        as the caller gave them. No value is an English phrase.
+        A value for each parameter of the kind: a number, an axis, a shape, an index, a factor, or the name of
+        an array from the caller. No value is an English phrase.
 
     Raises
     ------
@@ -93,10 +94,10 @@ class Relation:
 
 
 class Factor(NamedTuple):
-    """A measured factor, and the fraction that it equals if there is one."""
+    """A measured factor, and a fraction that equals the factor if such a fraction exists."""
 
     value: float
-    fraction: Fraction | None  # equal to the value, or to its square if `is_root`
+    fraction: Fraction | None  # equals the value, or the square of the value if `is_root`
     is_root: bool  # whether the value is plus or minus the square root of the fraction
 
 
@@ -114,15 +115,15 @@ class Case(NamedTuple):
     right: Array
     others: Mapping[str, Array] = {}  # arrays that may have been used by mistake: {"cache.x_hat": ...}
     sizes: Mapping[str, int] = {}  # lengths that may explain a factor: {"axis 0 of x": 3}
-    exact: float = SQRT_EPS  # numbers are equal if they differ by less than this share of the largest number
-    scale: float = 0.0  # errors are relative to this magnitude if every entry of the array is smaller
+    exact: float = SQRT_EPS  # the relative error that counts as zero
+    scale: float = 0.0  # errors are relative to the largest number of `right`, but at least to this
     d_output: Array | None = None
-    found_table: Array | None = None  # d_output.shape + found.shape
-    right_table: Array | None = None  # d_output.shape + right.shape
+    found_table: Array | None = None  # shape d_output.shape + found.shape
+    right_table: Array | None = None  # shape d_output.shape + right.shape
 
 
-_Pair = tuple[Array, Array, float]  # the received and the correct array, and the error that counts as zero
-_Quadruple = tuple[Array, Array, Array, float]  # the same with an other array before the error
+_Pair = tuple[Array, Array, float]  # received array, correct array, the error that counts as zero
+_Quadruple = tuple[Array, Array, Array, float]  # a pair with an additional array before the error
 Detector = Callable[[Sequence[Case]], Relation | None]
 
 
@@ -159,11 +160,11 @@ def _find_first(detectors: Sequence[Callable[[Any], Relation | None]], subject: 
     return None
 
 
-# Equality to the last digits
+# Equality within rounding errors
 
 
 def max_abs(x: Array) -> float:
-    """Return the largest magnitude of the known entries."""
+    """Return the largest magnitude of the known entries. NaN means unknown."""
     return float(np.fmax.reduce(np.abs(x), axis=None, initial=0.0))  # fmax ignores NaN
 
 
@@ -173,7 +174,7 @@ def is_close(a: Array, b: Array, zero: float) -> bool:
 
 
 def _make_pair(found: Array, right: Array, exact: float, scale: float = 0.0) -> _Pair:
-    """Make a pair with unknown entries set to 0, and with a zero that is far below the error."""
+    """Make a pair in which unknown entries are 0. Its `zero` is far smaller than the error of `found`."""
     zero = exact * max(max_abs(right), scale)
     if found.shape != right.shape:
         return found, right, zero
@@ -193,16 +194,16 @@ def _make_pairs(cases: Sequence[Case], same_shape: bool = True) -> list[_Pair]:
 
 
 def fit_factors(a: Array, b: Array, axes: tuple[int, ...] | None = None) -> Array:
-    """Return the least-squares factors c in a ≈ c b, one for each index of the remaining axes."""
+    """Return the least-squares factors c in a ≈ c b. Each factor is for all entries along `axes`."""
     denominator = (b * b).sum(axes, keepdims=True)
     safe_denominator = np.where(denominator > 0, denominator, 1.0)
     return np.asarray((a * b).sum(axes, keepdims=True) / safe_denominator)
 
 
 def find_ratio(a: Array, b: Array, zero: float) -> float:
-    """Return the number c with a = c b, or NaN if there is none.
+    """Return the number c with a = c b, or NaN if no such number exists.
 
-    For an array with one entry there is always such a c. `_is_conclusive` decides whether it means anything.
+    For an array with one entry such a c always exists. `_is_conclusive` decides whether c is meaningful.
     """
     if a.shape != b.shape:
         return math.nan
@@ -212,10 +213,11 @@ def find_ratio(a: Array, b: Array, zero: float) -> float:
 
 
 def make_factor(value: float, exact: float) -> Factor:
-    """Find the simple fraction that a factor equals, or the fraction under a square root: 2, -1/3, √5.
+    """Make a factor. It contains the simple fraction that equals the value or its square, if one exists.
 
-    Fewer than 2 n d fractions with numerators up to n and denominators up to d exist near a number. If these
-    cover at most a hundredth of the numbers to the accuracy `exact`, then a match is no accident.
+    Near a number there are fewer than 2 n d fractions with numerators up to n and denominators up to d. If an
+    interval of relative width `exact` around each fraction covers at most a hundredth of all numbers, a match
+    is no accident.
     """
     most = 1 / (2 * exact * SAFETY**2)
     for is_root, target in ((False, abs(value)), (True, value * value)):
@@ -237,7 +239,7 @@ def is_number(factor: Factor, number: int) -> bool:
 
 
 def _is_minus_one(factor: Factor) -> bool:
-    """Return whether a factor is -1, as a fraction or to seven digits."""
+    """Return whether a factor is -1, exactly or to seven digits."""
     if factor.fraction is None:
         return float(f"{factor.value:.7g}") == -1
     return is_number(factor, -1)
@@ -246,7 +248,7 @@ def _is_minus_one(factor: Factor) -> bool:
 def find_origins(
     ratios: Sequence[float], sizes: Sequence[Mapping[str, int]], exact: float
 ) -> tuple[Origin, ...]:
-    """Find the lengths that equal the factors or their inverses; also products of two lengths, and roots."""
+    """Find lengths, products of two lengths, and roots of these that equal the factors or their inverses."""
     lengths: dict[tuple[str, ...], Array] = {}
     for name in sizes[0]:
         values = np.array([float(s[name]) for s in sizes])
@@ -268,10 +270,10 @@ def find_origins(
 
 
 def detect_form(cases: Sequence[Case]) -> Relation | None:
-    """Detect a transpose, a reshape, and a sum or mean over axes that is missing or superfluous."""
+    """Detect a transpose, a reshape, or a missing or superfluous sum or mean over axes."""
     pairs = _make_pairs(cases, same_shape=False)
     orders = list(permutations(range(cases[0].right.ndim)))
-    for order in orders[1:]:  # the first one is the original order
+    for order in orders[1:]:  # The first order in the list leaves the array unchanged.
         if all(is_close(found, np.transpose(right, order), zero) for found, right, zero in pairs):
             return Relation("transposed", {"order": order})
     has_correct_shape = all(found.shape == right.shape for found, right, _ in pairs)
@@ -287,7 +289,7 @@ def _is_reshaped(found: Array, right: Array, zero: float) -> bool:
     return found.size == right.size and is_close(found.ravel(), right.ravel(), zero)
 
 
-REDUCTIONS = (  # the kind, the function, and whether the received array lacks this reduction
+REDUCTIONS = (  # kind of relation, reduction, whether the received array lacks this reduction
     ("sum_missing", np.sum, True),
     ("sum_too_many", np.sum, False),
     ("mean_missing", np.mean, True),
@@ -298,7 +300,7 @@ REDUCTIONS = (  # the kind, the function, and whether the received array lacks t
 def _find_reduction(pairs: list[_Pair]) -> Relation | None:
     """Find the axes over which one array is the sum or mean of the other."""
     for kind, reduce, is_missing in REDUCTIONS:
-        # In each triple, the second array should be the reduction of the first one.
+        # In each triple, the second array should be the reduction of the first array.
         if is_missing:
             triples = pairs
         else:
@@ -311,7 +313,7 @@ def _find_reduction(pairs: list[_Pair]) -> Relation | None:
 
 
 def _iter_subsets(items: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Iterate over all subsets that are not empty, small ones first."""
+    """Iterate over all nonempty subsets. Small subsets come first."""
     return chain.from_iterable(combinations(items, n) for n in range(1, len(items) + 1))
 
 
@@ -327,7 +329,7 @@ def detect_zero(cases: Sequence[Case]) -> Relation | None:
 
 
 def detect_factor(cases: Sequence[Case]) -> Relation | None:
-    """Detect one factor for the whole array, and the lengths that explain the factor."""
+    """Detect a multiple of the correct array, and the lengths that explain the factor."""
     pairs = _make_pairs(cases)
     if not pairs:
         return None
@@ -343,9 +345,9 @@ def detect_factor(cases: Sequence[Case]) -> Relation | None:
 
 
 def _is_conclusive(ratios: Sequence[float], arrays: Sequence[Array], exact: float) -> bool:
-    """Return whether the ratios exist and are no accident.
+    """Return whether all ratios exist and are no accident.
 
-    For arrays of one or two numbers, the ratios must be simple fractions.
+    For arrays with one or two nonzero numbers, the ratios must be simple fractions.
     """
     if any(math.isnan(find_ratio) for find_ratio in ratios):
         return False
@@ -355,7 +357,7 @@ def _is_conclusive(ratios: Sequence[float], arrays: Sequence[Array], exact: floa
 
 
 def detect_other_array(cases: Sequence[Case]) -> Relation | None:
-    """Detect a multiple of a different array of the call, or of d_output times such an array."""
+    """Detect a multiple of another array of the call, or a multiple of d_output times such an array."""
     exact = cases[0].exact
     for times_d_output, name in product((False, True), cases[0].others):
         arrays = _select_arrays(cases, name, times_d_output)
@@ -372,7 +374,7 @@ def detect_other_array(cases: Sequence[Case]) -> Relation | None:
 
 
 def _select_arrays(cases: Sequence[Case], name: str, times_d_output: bool) -> list[Array]:
-    """Return the array with this name from each case, perhaps times d_output; [] if the shapes do not fit."""
+    """Return the array with this name from each case, times d_output if required, or [] if shapes differ."""
     arrays = [c.others[name] for c in cases]
     if not times_d_output:
         return arrays
@@ -385,7 +387,7 @@ def _select_arrays(cases: Sequence[Case], name: str, times_d_output: bool) -> li
 
 
 def detect_moved_slices(cases: Sequence[Case]) -> Relation | None:
-    """Detect correct slices along one axis in a different order, or one slice repeated everywhere."""
+    """Detect correct slices in a wrong order along one axis, or one slice that is repeated everywhere."""
     pairs = _make_pairs(cases)
     if not pairs:
         return None
@@ -399,19 +401,19 @@ def detect_moved_slices(cases: Sequence[Case]) -> Relation | None:
 
 
 def _is_different_order(order: list[int]) -> bool:
-    """Return whether an order has at least two slices and is not 0, 1, 2, ..."""
+    """Return whether an order has at least two indices and is not 0, 1, 2, ..."""
     return len(order) > 1 and order != list(range(len(order)))
 
 
 def _find_order(found: Array, right: Array, zero: float) -> list[int]:
     """Return the index of the correct slice for each received slice, or [] if the slices do not match."""
-    weights = np.cos(np.arange(right[:1].size))  # a weighted sum identifies a slice
+    weights = np.cos(np.arange(right[:1].size))  # The weighted sum of a slice identifies the slice.
     right_sums = right.reshape(len(right), -1) @ weights
     found_sums = found.reshape(len(found), -1) @ weights
     ascending = np.argsort(right_sums)
     sorted_sums = right_sums[ascending]
     midpoints = (sorted_sums[1:] + sorted_sums[:-1]) / 2
-    order: list[int] = ascending[np.searchsorted(midpoints, found_sums)].tolist()  # the nearest sums
+    order: list[int] = ascending[np.searchsorted(midpoints, found_sums)].tolist()  # by the nearest sum
     is_permutation = sorted(order) == list(range(len(order)))
     is_one_slice = len(set(order)) == 1 and right[:1].size > 1 and max_abs(found) > zero
     is_possible = is_permutation or is_one_slice
@@ -421,7 +423,7 @@ def _find_order(found: Array, right: Array, zero: float) -> list[int]:
 
 
 def detect_term(cases: Sequence[Case]) -> Relation | None:
-    """Detect a multiple of a different array that is added to the correct array, or missing from it."""
+    """Detect another array that is missing in the sum, or a multiple of it that was added by mistake."""
     for name, quadruples in _iter_others(cases):
         if all(is_close(found + other, right, zero) for found, right, other, zero in quadruples):
             return Relation("term_missing", {"name": name})
@@ -432,9 +434,9 @@ def detect_term(cases: Sequence[Case]) -> Relation | None:
 
 
 def _iter_others(cases: Sequence[Case]) -> Iterator[tuple[str, list[_Quadruple]]]:
-    """Iterate over the other arrays of the same shape, with a quadruple for each case.
+    """Iterate over the names of the other arrays with the same shape, each with a quadruple per case.
 
-    Arrays of one or two numbers are left out, because they are multiples of other arrays by accident.
+    Arrays with one or two numbers are left out, because they may be multiples of other arrays by accident.
     """
     pairs = _make_pairs(cases)
     if not pairs or min(c.found.size for c in cases) <= 2:
@@ -448,11 +450,11 @@ def _iter_others(cases: Sequence[Case]) -> Iterator[tuple[str, list[_Quadruple]]
 
 
 def detect_error_along_axis(cases: Sequence[Case]) -> Relation | None:
-    """Detect an error that is constant along an axis, or a multiple of a different array along it."""
+    """Detect an error that is constant along an axis, or a multiple of another array along the axis."""
     ndim = cases[0].right.ndim
     cases_with_ones = [c._replace(others={"": np.ones_like(c.found)} | dict(c.others)) for c in cases]
     for axis, (name, quadruples) in product(range(ndim), _iter_others(cases_with_ones)):
-        shortest = 3 if name else 2  # along a shorter axis, every error is a multiple of the array
+        shortest = 3 if name else 2  # On shorter axes, any error fits.
         is_long = quadruples[0][0].shape[axis] >= shortest
         if is_long and all(_is_multiple_along(axis, *quadruple) for quadruple in quadruples):
             if name:
@@ -478,7 +480,8 @@ def detect_partial_error(cases: Sequence[Case]) -> Relation | None:
             index = tuple(wrong[0].tolist())
             return Relation("few", {"count": len(wrong), "size": found.size, "index": index})
     shares = []
-    for c, (found, right, _) in zip(cases, pairs, strict=False):  # there are no pairs if the shapes differ
+    # If the shapes differ, `pairs` is empty.
+    for c, (found, right, _) in zip(cases, pairs, strict=False):
         error = max_abs(found - right)
         magnitude = max(max_abs(right), c.scale)
         if error * SAFETY**3 >= magnitude:
@@ -487,7 +490,7 @@ def detect_partial_error(cases: Sequence[Case]) -> Relation | None:
     return Relation("near", {"share": max(shares)}) if shares else None
 
 
-# Detectors that compare tables: the contribution of each entry of d_output to each entry of the gradient
+# Detectors that compare the two tables (see the docstring of this module)
 
 
 class _Table(NamedTuple):
@@ -496,17 +499,17 @@ class _Table(NamedTuple):
     F: Array  # the table of the received gradient
     R: Array  # the table of the correct gradient
     zero: float  # the error that counts as zero
-    out: int  # the number of leading axes, which belong to d_output
+    out: int  # the number of axes of d_output, which come first
     others: Mapping[str, Array]
 
     def find_paths(self) -> tuple[Array, Array]:
-        """Return where the received and the correct table are not zero."""
+        """Return the masks of the paths (nonzero entries) in the received table and in the correct table."""
         return np.abs(self.F) > self.zero, np.abs(self.R) > self.zero
 
     def find_shared_axes(self) -> list[tuple[int, int]]:
-        """Return pairs of an axis of d_output and an axis of the gradient that probably mean the same.
+        """Return pairs of a d_output axis and a gradient axis that probably have the same meaning.
 
-        Both axes have the same length, and the same position counted from the first or from the last axis.
+        The two axes have the same length, and the same index counted from the first or from the last axis.
         """
         n_output = self.out
         n_gradient = self.F.ndim - self.out
@@ -520,7 +523,7 @@ class _Table(NamedTuple):
 
 
 def on_table(*detectors: Callable[[_Table], Relation | None]) -> Detector:
-    """Make a detector of cases from detectors of tables; it finds nothing without a table."""
+    """Make a detector for cases from detectors for tables. Without a table, the detector returns None."""
 
     def detect(cases: Sequence[Case]) -> Relation | None:
         c = cases[0]
@@ -535,7 +538,7 @@ def on_table(*detectors: Callable[[_Table], Relation | None]) -> Detector:
 
 
 def detect_exchanged_ends(t: _Table) -> Relation | None:
-    """Detect that contributions from i to j go from j to i, along some axes."""
+    """Detect exchanged indices: along some axes, each contribution from i to j goes from j to i instead."""
     for pairs in _iter_subsets(t.find_shared_axes()):
         R = t.R
         for p, q in pairs:
@@ -546,12 +549,12 @@ def detect_exchanged_ends(t: _Table) -> Relation | None:
 
 
 def detect_untransposed(t: _Table) -> Relation | None:
-    """Detect a square array W instead of its transpose, or the reverse: F = R W⁻ᵀ W."""
+    """Detect that a square matrix W was used instead of its transpose, or the reverse: F = R W⁻ᵀ W."""
     squares = {name: W for name, W in t.others.items() if _is_finite_square(W)}
     last_axes = (t.out - 1, -1)  # the last axis of d_output and the last axis of the gradient
     for (name, W), axis, is_reversed in product(squares.items(), last_axes, (False, True)):
         A = W.T if is_reversed else W
-        zero = t.zero * float(np.linalg.cond(W))  # solving a linear system loses this many digits
+        zero = t.zero * float(np.linalg.cond(W))  # `solve` increases the error by this factor.
         is_meaningful = zero < max_abs(t.F - t.R) / SAFETY**2
         has_length_of_A = t.R.ndim > 0 and t.R.shape[axis] == len(A)
         if is_meaningful and has_length_of_A:
@@ -568,7 +571,7 @@ def _is_finite_square(W: Array) -> bool:
 
 
 def detect_multiplied(t: _Table) -> Relation | None:
-    """Detect a factor that varies along some axes: an array that is left out, used twice or confused."""
+    """Detect an array that is missing as a factor, is an extra factor, or replaces another factor."""
     kept_axes = _find_axes_of_factor(t)
     factors = _fit_table_factors(t, kept_axes)
     if factors.size <= 2:
@@ -595,12 +598,12 @@ def _find_axes_of_factor(t: _Table) -> list[int]:
 
 
 def _fit_table_factors(t: _Table, kept_axes: Sequence[int]) -> Array:
-    """Return the best factors on the correct table, one for each index of the kept axes."""
+    """Return the factors that bring the correct table nearest to the received table, along the kept axes."""
     return fit_factors(t.F, t.R, tuple(a for a in range(t.F.ndim) if a not in kept_axes))
 
 
 def _list_exchanges(names: Sequence[str]) -> list[tuple[str, str]]:
-    """List all ordered pairs of names; pairs with the empty name, which means 1, come first."""
+    """List all ordered pairs of names. Pairs with the empty name come first; "" means the number 1."""
     exchanges = list(permutations(names, 2))
     with_one = [exchange for exchange in exchanges if "" in exchange]
     without_one = [exchange for exchange in exchanges if "" not in exchange]
@@ -608,7 +611,7 @@ def _list_exchanges(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def detect_mixed_axes(t: _Table) -> Relation | None:
-    """Detect an axis along which entries are mixed but should not be, or should be mixed but are not."""
+    """Detect an axis along which entries are mixed by mistake, or are not mixed although they should be."""
     found, right = t.find_paths()
     mixed, separate = [], []
     for p, q in t.find_shared_axes():
@@ -626,14 +629,14 @@ def detect_mixed_axes(t: _Table) -> Relation | None:
 
 
 def _crosses(paths: Array, p: int, q: int) -> bool:
-    """Return whether a path leads from one index of axis p to a different index of axis q."""
+    """Return whether some path leads from an index along axis p to a different index along axis q."""
     by_ends = np.moveaxis(paths, (p, q), (0, 1))
     is_different = ~np.eye(len(by_ends), dtype=np.bool_)
     return bool(by_ends[is_different].any())
 
 
 def detect_cut_paths(t: _Table) -> Relation | None:
-    """Detect paths from d_output that are missing or superfluous, while all other paths are correct."""
+    """Detect missing or superfluous paths from d_output to the gradient, if all other paths are correct."""
     found, right = t.find_paths()
     extra = found & ~right
     lost = right & ~found
@@ -652,7 +655,7 @@ def detect_cut_paths(t: _Table) -> Relation | None:
 
 
 def _find_only_indices(t: _Table, found: Array, right: Array) -> Relation | None:
-    """Find an axis of d_output of which only some indices reach the gradient, with all their paths."""
+    """Detect that only some indices along an axis of d_output affect the gradient, with correct numbers."""
     lost = right & ~found
     for axis in range(t.out):
         other_axes = tuple(a for a in range(found.ndim) if a != axis)
@@ -664,7 +667,7 @@ def _find_only_indices(t: _Table, found: Array, right: Array) -> Relation | None
 
 
 def detect_wrong_numbers(t: _Table) -> Relation | None:
-    """Detect a path where there should be none, or correct paths with wrong numbers on them."""
+    """Detect a path that should not exist, or only correct paths but with wrong numbers."""
     found, right = t.find_paths()
     stray = np.argwhere(found & (t.R == 0))
     if len(stray):
@@ -676,7 +679,7 @@ def detect_wrong_numbers(t: _Table) -> Relation | None:
     return None
 
 
-DETECTORS: tuple[Detector, ...] = (  # the most informative relations first
+DETECTORS: tuple[Detector, ...] = (  # in this order, because earlier relations are more informative
     detect_form,
     detect_zero,
     detect_factor,
@@ -688,5 +691,5 @@ DETECTORS: tuple[Detector, ...] = (  # the most informative relations first
     detect_partial_error,
     on_table(detect_multiplied, detect_wrong_numbers),
 )
-# For a gradient that changes from call to call, only these relations are worth a description.
+# For a gradient that changes from call to call, other relations would not be reliable.
 DETECTORS_OF_UNRELIABLE_GRADIENTS: tuple[Detector, ...] = (detect_form, detect_zero, detect_term)

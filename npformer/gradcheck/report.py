@@ -1,11 +1,11 @@
-"""The result of a gradient check as a table, failing rows first."""
+"""The result of a gradient check, as a table with the failing rows first."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 COLUMNS = ("leaf", "worst", "analytic", "numeric", "error", "verdict", "note")
-ALIGNMENTS = "<<>>><<"  # of the columns: words to the left, numbers to the right
-VERDICTS = {  # every verdict, the worst first, with its text in the summary
+ALIGNMENTS = "<<>>><<"  # aligns columns with words to the left, and columns with numbers to the right
+VERDICTS = {  # from the worst verdict to the best, with the text for the summary
     "fail": "failed",
     "unsure": "cannot be judged",
     "kink": "at a kink",
@@ -14,7 +14,7 @@ VERDICTS = {  # every verdict, the worst first, with its text in the summary
 
 
 class Note(str):
-    """The text of a note with its first part, which the summary of the report shows."""
+    """The text of a note. The attribute `headline` is the first part, which the summary shows."""
 
     headline: str | None = None
 
@@ -35,7 +35,7 @@ def _get_headline(note: str) -> str:
 
 
 class GradientRow(NamedTuple):
-    """One leaf of the arguments: its worst entry, and the verdict on the whole leaf.
+    """The row of one leaf of the arguments: the worst entry, and the verdict on the whole leaf.
 
     Attributes
     ----------
@@ -53,12 +53,12 @@ class GradientRow(NamedTuple):
     verdict : str
         "pass", "fail", "kink" or "unsure".
     note : str
-        How the gradient differs from the correct one, or why the entry cannot be judged. Empty if the row
-        passes.
+        How the gradient differs from the correct gradient, or why the entry cannot be judged. Empty if the
+        row passes.
     """
 
     path: str
-    index: tuple[int, ...]  # type: ignore[assignment]  # shadows tuple.index
+    index: tuple[int, ...]  # type: ignore[assignment]  # hides tuple.index
     analytic: float
     numeric: float
     error: float
@@ -75,11 +75,12 @@ class GradientReport(NamedTuple):
     Attributes
     ----------
     rows : tuple of GradientRow
-        In the order of the arguments.
+        The rows, in the order of the arguments.
     tolerance : float
         The accepted relative error.
     sampled : str
-        With ``directions=k``: what the random directions may miss. Empty if every entry was compared.
+        With ``directions=k``: a text about the errors that random directions may miss. Empty if every entry
+        was compared.
     """
 
     rows: tuple[GradientRow, ...]
@@ -104,7 +105,7 @@ class GradientReport(NamedTuple):
         return str(self)
 
     def _repr_html_(self) -> str:
-        import html  # imports a large table of entities, which is rarely needed
+        import html  # imported here because the module is large and rarely needed
 
         def format_line(tag: str, cells: tuple[str, ...]) -> str:
             elements = [f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells]
@@ -117,13 +118,13 @@ class GradientReport(NamedTuple):
 
 
 def _sort_worst_first(rows: tuple[GradientRow, ...]) -> list[GradientRow]:
-    """Sort the rows by verdict; rows with the same verdict keep their order."""
+    """Sort the rows from the worst verdict to the best. Rows with the same verdict keep their order."""
     worst_first = list(VERDICTS)
     return sorted(rows, key=lambda row: worst_first.index(row.verdict))
 
 
 def _summarize(report: GradientReport) -> str:
-    """Count the verdicts and name the worst leaf, because pytest shows only this line of a long table."""
+    """Return the first line of the table, which pytest shows: the number of verdicts, and the worst leaf."""
     rows = _sort_worst_first(report.rows)
     failures = [row for row in rows if row.verdict != "pass"]
     if failures:
@@ -137,7 +138,7 @@ def _summarize(report: GradientReport) -> str:
 
 
 def _count_verdicts(rows: Sequence[GradientRow], total: int) -> str:
-    """Count the rows of each verdict, as in "1 of 3 failed, 1 of 3 at a kink"."""
+    """Count the rows with each verdict, as in "1 of 3 failed, 1 of 3 at a kink"."""
     verdicts = [row.verdict for row in rows]
     counts = []
     for verdict, text in VERDICTS.items():
@@ -147,7 +148,7 @@ def _count_verdicts(rows: Sequence[GradientRow], total: int) -> str:
 
 
 def _describe_worst(rows: Sequence[GradientRow]) -> str:
-    """Name the row with the largest error among those with the worst verdict, and give its headline."""
+    """Name the leaf with the largest error among the rows with the worst verdict, and add its headline."""
     worst_verdict = rows[0].verdict
     worst = max((row for row in rows if row.verdict == worst_verdict), key=lambda row: row.error)
     if worst.note:
@@ -162,7 +163,7 @@ def _format_cells(row: GradientRow) -> tuple[str, ...]:
 
 
 def format_index(index: tuple[int, ...]) -> str:
-    """Format the index of an entry in brackets; the empty index is a dash."""
+    """Format the index of an entry in brackets. An empty index becomes a dash."""
     if not index:
         return "-"
     return f"[{', '.join(map(str, index))}]"

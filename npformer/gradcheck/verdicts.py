@@ -1,22 +1,22 @@
-"""Decide the verdict on one entry of a gradient: one rule for all entries and directions."""
+"""Decide the verdict on one entry of a gradient, with the same rule for all entries and directions."""
 
 import math
 from typing import NamedTuple
 
 from npformer.gradcheck.finite_differences import HIDDEN, SAFETY, STAIR, Estimate
 
-SMALL = 1e-3  # the errors of a small leaf are relative to this share of the largest leaf
+SMALL = 1e-3  # the errors of a small leaf are relative to SMALL times the magnitude of the largest leaf
 TOO_SMALL = "it differs, but is too small beside the largest"
 
 
 class Limits(NamedTuple):
-    """The errors that are accepted in one leaf."""
+    """The numbers that decide which errors are accepted in one leaf."""
 
-    tolerance: float  # relative to the magnitude
+    tolerance: float  # the accepted error, relative to `magnitude`
     eps: float  # the precision of the output
     rounding_bound: float  # the error that float32 may cause in the gradient
-    magnitude: float = 0.0  # the largest derivative of the leaf, or a share of the largest of all leaves
-    max_error: float = 0.0  # the error that is accepted in every entry
+    magnitude: float = 0.0  # the largest derivative of the leaf, or a larger minimum
+    max_error: float = 0.0  # the largest accepted error of an entry
 
 
 def measure_error(analytic: float, estimate: Estimate) -> float:
@@ -31,7 +31,7 @@ def is_precise(estimate: Estimate, limits: Limits) -> bool:
 
 
 def decide_verdict(analytic: float, estimate: Estimate, limits: Limits) -> tuple[str, str]:
-    """Return the verdict on one entry of the gradient, and the reason for it if there is one.
+    """Return the verdict on one entry of the gradient, and a reason if there is one.
 
     - "pass": the gradient agrees with the derivative, and the error bound is small.
     - "fail": the gradient differs from a known derivative by more than the error bound. A gradient that is
@@ -57,7 +57,7 @@ def decide_verdict(analytic: float, estimate: Estimate, limits: Limits) -> tuple
 
 
 def _may_mean_a_staircase(analytic: float, estimate: Estimate, limits: Limits) -> bool:
-    """Return whether forward is a staircase, and the gradient is 0 or the slope of the whole staircase."""
+    """Return whether forward is a staircase, and the gradient is 0 or the mean slope of the staircase."""
     if estimate.reason != STAIR:
         return False
     is_zero = abs(analytic) <= limits.max_error
@@ -68,8 +68,8 @@ def _may_mean_a_staircase(analytic: float, estimate: Estimate, limits: Limits) -
 def _agrees(analytic: float, estimate: Estimate, limits: Limits) -> bool:
     """Return whether the gradient agrees with the estimate, and the estimate is precise.
 
-    Two limits apply: the accepted error of the leaf, and a share of the entry itself. A small entry may lie
-    within the first limit only because other entries are large.
+    Two limits apply: the accepted error of the leaf, and an error relative to the entry itself. Without the
+    second limit, a small entry could pass only because other entries are large.
     """
     is_zero = analytic == limits.magnitude == 0 and estimate.is_limited_by_rounding
     if not (is_zero or is_precise(estimate, limits)):
@@ -80,9 +80,9 @@ def _agrees(analytic: float, estimate: Estimate, limits: Limits) -> bool:
 
 
 def _differs(analytic: float, estimate: Estimate, limits: Limits) -> bool:
-    """Return whether the gradient differs from a known derivative by more than any bound explains.
+    """Return whether the gradient differs from a known derivative by more than the error bounds explain.
 
-    If other entries are far larger, their rounding errors may explain an error of this entry.
+    If other entries are far larger, their rounding errors may explain the error of this entry.
     """
     rounding_of_others = SAFETY**2 * limits.eps * limits.magnitude
     limit_of_entry = max(_limit_of_entry(analytic, estimate, limits), rounding_of_others)
@@ -91,7 +91,7 @@ def _differs(analytic: float, estimate: Estimate, limits: Limits) -> bool:
 
 
 def _limit_of_entry(analytic: float, estimate: Estimate, limits: Limits) -> float:
-    """Return the accepted error relative to the entry itself."""
+    """Return the accepted error of an entry according to its own size."""
     return max(limits.rounding_bound, limits.tolerance / SMALL * max(abs(analytic), abs(estimate.value)))
 
 

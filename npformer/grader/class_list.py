@@ -1,10 +1,10 @@
 """Read the class list, and find the student who owns each submission.
 
 A class list is a table as a learning management system (LMS) exports it: Canvas, Moodle, Gradescope,
-Blackboard, or any table with such columns. Its separator is a comma, a semicolon or a tab.
+Blackboard, or any table with such columns. The separator is a comma, a semicolon or a tab.
 
-A student's number, e-mail address or login decides first, and the name last. A file that fits no student, or
-more than one, is listed for the teacher to decide.
+A submission is assigned to a student by number, e-mail address or login, and by name only if none of these
+fits. A file that fits no student or several students is listed, and the teacher decides.
 """
 
 import csv
@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 from npformer.grader.submissions import Submission, parse_lms_name
 from npformer.grader.worker.student_module import decode_source
 
-COLUMNS = {  # kind of column: its names in the exports of LMSs; the first that has a value is shown
+COLUMNS = {  # by kind of column: the possible column names, in the order in which they are used
     "id": "sis user id|student id|sid|id number|orgdefinedid|id|identifier|student number",
     "login": "sis login id|login id|username|login",
     "email": "email|email address|e-mail|e-mail address|mail",
@@ -28,11 +28,11 @@ COLUMNS = {  # kind of column: its names in the exports of LMSs; the first that 
     "submission": "submission id",
     "late": "lateness (h:m:s)",
 }
-IDENTIFYING_KINDS = ("id", "login", "email", "name", "last")  # a class list needs a column of one of these
+IDENTIFYING_KINDS = ("id", "login", "email", "name", "last")  # A class list needs one of these kinds.
 KEY_KINDS = ("id", "login", "email", "submission")
-NOT_STUDENTS = ("points possible", "student, test", "test student")  # names of rows that Canvas adds
+NOT_STUDENTS = ("points possible", "student, test", "test student")  # Canvas adds rows with these names.
 MAX_NAME_WORDS = 5
-MIN_WORD_LENGTH = 4  # of a word of a path that can be a number or login: shorter ones fit too easily
+MIN_WORD_LENGTH = 4  # Shorter words in a path are not looked up as a number or login: they fit too easily.
 
 
 class Student(NamedTuple):
@@ -41,8 +41,8 @@ class Student(NamedTuple):
     id: str
     name: str
     email: str
-    keys: frozenset[str] = frozenset()  # numbers, logins and addresses, each of one student only
-    late: float | None = None  # seconds, if the class list has such a column (Gradescope)
+    keys: frozenset[str] = frozenset()  # the student's number, login and e-mail address
+    late: float | None = None  # seconds after the deadline, from Gradescope's column; otherwise None
 
     def __str__(self) -> str:
         if self.name and self.id:
@@ -51,7 +51,7 @@ class Student(NamedTuple):
 
 
 class Owners(NamedTuple):
-    """The student of each file, what the teacher has to decide, and the students without a file."""
+    """The student who owns each file, the decisions for the teacher, and the students without a file."""
 
     by_file: dict[str, Student]
     undecided: list[str]
@@ -62,10 +62,10 @@ class Owners(NamedTuple):
 
 
 def read_class_list(path: Path, columns: str = "") -> list[Student]:
-    """Return the students of a table.
+    """Return the students in a class list.
 
-    `columns` names columns that are not in COLUMNS, such as "id=Matrikel,name=Nom". Raises ValueError if no
-    column identifies a student.
+    `columns` gives column names that are not in COLUMNS, such as "id=Matrikel,name=Nom". Raises ValueError if
+    no column identifies a student.
     """
     lines = [line for line in decode_source(path.read_bytes()).splitlines() if line.strip()] or [""]
     separator = max(",;\t", key=lines[0].count)
@@ -78,7 +78,7 @@ def read_class_list(path: Path, columns: str = "") -> list[Student]:
     if not any(columns_by_kind[kind] for kind in IDENTIFYING_KINDS):
         wanted = "a column such as Student, Name, ID or Email, and one line per student"
         raise ValueError(f"{path.name}: expected {wanted}")
-    students = dict.fromkeys(_read_student(row, columns_by_kind) for row in rows)  # without repetitions
+    students = dict.fromkeys(_read_student(row, columns_by_kind) for row in rows)  # Skip repeated rows.
     return [student for student in students if _is_real_student(student)]
 
 
@@ -92,7 +92,7 @@ def _check_chosen_columns(path: Path, chosen: dict[str, str], column_names: Sequ
 
 
 def _find_columns(column_names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the columns of each kind of COLUMNS, in the order of their names there."""
+    """Return the columns of each kind, in the order in which COLUMNS lists their names."""
     by_lowercase_name = {name.strip().casefold(): name for name in reversed(column_names)}
     found = {}
     for kind, known_names in COLUMNS.items():
@@ -101,13 +101,13 @@ def _find_columns(column_names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _is_real_student(student: Student) -> bool:
-    """Return whether a row is about a student, and not an empty row or one that Canvas has added."""
+    """Return whether a row describes a student. Empty rows and rows that Canvas adds do not."""
     has_content = bool(student.name or student.keys)
     return has_content and student.name.casefold() not in NOT_STUDENTS
 
 
 def _read_student(row: dict[str, str], columns_by_kind: dict[str, list[str]]) -> Student:
-    """Return the student of one row."""
+    """Return the student that one row describes."""
     cells = {}
     first_cells = {}
     for kind, columns in columns_by_kind.items():
@@ -120,7 +120,7 @@ def _read_student(row: dict[str, str], columns_by_kind: dict[str, list[str]]) ->
 
 
 def _parse_lateness(text: str) -> float | None:
-    """Return the seconds of a time such as "23:59:59", None for an empty cell."""
+    """Convert a time such as "23:59:59" to seconds; return None for an empty cell."""
     if not text:
         return None
     numbers = [float(number) for number in re.findall(r"\d+", text)]
@@ -128,7 +128,7 @@ def _parse_lateness(text: str) -> float | None:
 
 
 def _normalize_key(text: str) -> str:
-    """Return a number, login or address in lowercase, without the word that Moodle puts in front."""
+    """Return a number, login or address in lowercase, without Moodle's word "Participant" before it."""
     return text.strip().casefold().removeprefix("participant ")
 
 
@@ -151,8 +151,8 @@ def find_owners(
 ) -> Owners:
     """Find the student who owns each file.
 
-    `claims` has the name that a file itself gives its student; this claim counts last. Without a class list,
-    the student is the one that the file or its name mentions.
+    `claims` contains the student's name that each file itself gives. A claim counts only if the path of the
+    file does not decide. Without a class list, the student is the person whom the file or its path names.
     """
     to_grade = [file for file in files if not file.skip_reason]
     if class_list is None:
@@ -179,7 +179,7 @@ def find_owners(
 
 
 def _guess_student(file: Submission, claim: str) -> Student:
-    """Return the student that a file or its name mentions, without a class list."""
+    """Return the student whom a file or its path names, for grading without a class list."""
     parts = parse_lms_name(file.original_name)
     student_id = parts.get("id") or parts.get("submission") or ""
     name = claim or parts.get("name") or ""
@@ -189,7 +189,7 @@ def _guess_student(file: Submission, claim: str) -> Student:
 
 
 def _choose_candidates(by_path: set[Student], claimed: set[Student]) -> set[Student]:
-    """Return the students whom the path fits. The claim of the file decides only if the path does not."""
+    """Return the students who fit the path. If the path does not decide, use the claim of the file."""
     if not by_path:
         return claimed
     if len(by_path) > 1 and by_path & claimed:
@@ -198,17 +198,17 @@ def _choose_candidates(by_path: set[Student], claimed: set[Student]) -> set[Stud
 
 
 def _join_students(students: Iterable[Student]) -> str:
-    """Return the students as a text."""
+    """Return the names of the students, joined by "and"."""
     return " and ".join(sorted(map(str, students)))
 
 
-# Students by their keys, and by their names: a space, and the words of the name without spaces. The space
-# keeps names apart from keys.
+# Finds students by a key (`Student.keys`) or by a name. A name is written as a space and its words without
+# spaces between them. The space distinguishes names from keys.
 Index: TypeAlias = dict[str, set[Student]]
 
 
 def _index_students(class_list: Iterable[Student]) -> Index:
-    """Return the index of a class list. "Anna Smith" is found as " annasmith" and as " smithanna"."""
+    """Return the index of a class list. The entries for "Anna Smith" are " annasmith" and " smithanna"."""
     index = defaultdict[str, set[Student]](set)
     for student in class_list:
         words = _split_name(student.name)
@@ -219,7 +219,7 @@ def _index_students(class_list: Iterable[Student]) -> Index:
 
 
 def _find_by_path(index: Index, path: str) -> set[Student]:
-    """Find students by what the LMS has written into the path, or else by any whole word of the path."""
+    """Find students by the number or name from an LMS in the path, otherwise by any word in the path."""
     parts = parse_lms_name(path)
     if parts:
         return _find_students(
@@ -233,7 +233,7 @@ def _find_by_path(index: Index, path: str) -> set[Student]:
 
 
 def _find_students(index: Index, keys: Iterable[str], text: str) -> set[Student]:
-    """Find students by any of these keys, or else by the longest name that occurs in the text."""
+    """Find students by these keys. If no key fits, use the longest student's name that occurs in the text."""
     found = set[Student]().union(*(index.get(_normalize_key(key), set()) for key in keys))
     if found:
         return found

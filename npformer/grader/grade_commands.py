@@ -1,4 +1,4 @@
-"""Run the commands `npformer check` and `npformer grade`. Their options are defined in npformer.cli."""
+"""Run the commands `npformer check` and `npformer grade`, whose options are defined in npformer.cli."""
 
 import os
 import signal
@@ -20,9 +20,9 @@ from npformer.validation.output_files import check_output_file, check_output_fol
 
 
 def _read_settings(options: Namespace) -> tuple[Assignment, Limits]:
-    """Return the assignment and the limits of each submission. Raises ValueError for senseless options.
+    """Return the assignment, and the limits for each submission. Raises ValueError for invalid options.
 
-    The assignment comes from a file or from a list of exercise ids; otherwise it has all exercises.
+    The assignment comes from a file or from a list of exercise ids. Without both, it contains all exercises.
     """
     if not hasattr(os, "fork"):
         reason = "this system cannot start the separate process in which a submission runs"
@@ -45,13 +45,13 @@ def _read_settings(options: Namespace) -> tuple[Assignment, Limits]:
 
 
 def check(options: Namespace) -> Iterator[str]:
-    """Yield the reply to each answer in one file. The exit code is 0 if all answers are correct, else 1."""
+    """Yield the feedback on each answer in one file. The exit code is 0 if all are correct, else 1."""
     assignment, limits = _read_settings(options)
     results_path = check_output_file(options.gradescope) if options.gradescope else None
     try:
         rows = _grade_one_file(Path(options.place), options.place, assignment, limits)
     except ValueError as error:
-        if results_path:  # Gradescope waits for this file, and shows the error to the student
+        if results_path:  # Gradescope needs this file even now, and shows the error to the student.
             write_files({results_path: points.format_gradescope_results([], assignment, str(error))})
         raise
     if results_path:
@@ -60,7 +60,7 @@ def check(options: Namespace) -> Iterator[str]:
 
 
 def _grade_one_file(path: Path, typed: str, assignment: Assignment, limits: Limits) -> list[Row]:
-    """Grade the only file of a folder. Raises ValueError if there are several."""
+    """Grade the only file in a folder. Raises ValueError if there are several files."""
     files = [file for file in find_submissions(path) if not file.skip_reason]
     if len(files) > 1:
         raise ValueError(f"{typed!r} contains {len(files)} files to check; expected one")
@@ -68,9 +68,9 @@ def _grade_one_file(path: Path, typed: str, assignment: Assignment, limits: Limi
 
 
 def _iter_replies(rows: Sequence[Row], is_assigned: bool) -> Iterator[str]:
-    """Yield the replies, the problems and the number of correct answers. Exits with 1 if any is wrong.
+    """Yield the feedback, the problems and the number of correct answers. Exits with 1 after a wrong answer.
 
-    An exercise without an answer is wrong only if the user has chosen the exercises (`is_assigned`).
+    A missing answer counts as wrong only if the user has chosen the exercises (`is_assigned`).
     """
     answered = [row for row in rows if row.is_answered]
     unanswered = [row for row in rows if not row.is_answered]
@@ -95,7 +95,7 @@ def _iter_replies(rows: Sequence[Row], is_assigned: bool) -> Iterator[str]:
 
 
 class _ClassResult(NamedTuple):
-    """The result of grading a class. `key` is None if the grading is not anonymous."""
+    """The result of grading a class. `key` is None unless the grading is anonymous."""
 
     files: list[Submission]
     rows: list[Row]
@@ -104,7 +104,7 @@ class _ClassResult(NamedTuple):
 
 
 def grade(options: Namespace) -> Iterator[str]:
-    """Grade a class and write its tables, page and feedback. Yields the summary."""
+    """Grade a class, and write the tables, the page and the feedback. Yields the summary."""
     assignment, limits = _read_settings(options)
     _check_output_paths(options)
     journal = Journal(Path(options.csv), options.resume)
@@ -132,7 +132,7 @@ def grade(options: Namespace) -> Iterator[str]:
 
 
 def _check_output_paths(options: Namespace) -> None:
-    """Raise an error before any file is graded if an output file cannot be written."""
+    """Raise an error if an output file cannot be written. This runs before any file is graded."""
     for name in (options.csv, options.html, options.grades, options.anonymous):
         if name:
             check_output_file(name)
@@ -165,9 +165,9 @@ def _format_results(
 
 
 def _replace_student_names(result: _ClassResult) -> list[Row]:
-    """Return the rows with the owner of each file in the column `student`.
+    """Return the rows with the owner of each file as `student`.
 
-    A file without an owner keeps the name that it claims, but not if the grading is anonymous.
+    A file without an owner keeps the name that the file claims. In anonymous grading this name is removed.
     """
     shown = {}
     for row in result.rows:
@@ -178,14 +178,14 @@ def _replace_student_names(result: _ClassResult) -> list[Row]:
 
 
 def _format_key(key: points.Key) -> str:
-    """Return the key of an anonymous grading as a table, sorted by the ids and names of the students."""
+    """Return the key of an anonymous grading as a CSV table, sorted by student id and name."""
     lines = [(number, *person) for person, number in sorted(key.items())]
     return points.format_csv(points.KEY_HEADER, lines)
 
 
 @contextmanager
 def _explain_resume(journal: Path) -> Iterator[None]:
-    """Print how to resume, if Ctrl+C, SIGTERM or an error of the system (a full disk) stops the grading."""
+    """Print how to resume if Ctrl+C, SIGTERM or an OSError (such as a full disk) stops the grading."""
 
     def exit_on_signal(number: int, frame: object) -> NoReturn:
         sys.exit(128 + number)

@@ -1,8 +1,9 @@
-"""Grade one submission after another, in a process that never runs code of a submission.
+"""Grade one submission after another, in a process that never runs a student's code.
 
 This process knows the correct answers. `SubmissionGrader` starts a server (package `worker`), and the server
-forks a worker for each submission. For the checker, a function of a submission is a remote call: it sends its
-arguments to the worker and waits for the result. Several grading processes grade a class (`supervisor`).
+forks a worker for each submission. When the checker calls a student's function, the call is a remote call: it
+sends the arguments to the worker and waits for the result. Several of these processes grade a class
+(`supervisor`).
 """
 
 import hashlib
@@ -28,20 +29,20 @@ from npformer.exercises.remote_calls import RemoteResult, StudentError
 from npformer.exercises.verdict import Finding, make_finding
 from npformer.grader.worker.protocol import Channel, Forged, Functions, pack, readable, unpack
 
-MAX_CALLBACKS = 1000  # in one call of a student's function
-MIN_SHARE = 0.05  # of the time limit: a new worker gets at least this, however many have ended
-WALL_SECONDS_PER_CPU_SECOND = 3  # unless the wall limit is given
-CPU_TOLERANCE = 0.5  # seconds: a worker that has used all but these has reached its CPU limit
-SYSTEM_SECONDS = 60.0  # in which the system must start a process; they do not count for the student
-TEXT_LENGTHS = {"student": 100, "problem": 300, "names": 5000}  # most characters of texts from the worker
-REPLY_LENGTH = 2000  # of each text in a row
-MESSAGE_LENGTH = 80  # of the message of an error: the student chooses its words
+MAX_CALLBACKS = 1000  # how often one call of a student's function may call functions of the checker
+MIN_SHARE = 0.05  # the smallest part of the time limit that a new worker for the same file gets
+WALL_SECONDS_PER_CPU_SECOND = 3  # sets the limit of wall time if none is given
+CPU_TOLERANCE = 0.5  # A worker that ends within so many seconds of its CPU limit has reached the limit.
+SYSTEM_SECONDS = 60.0  # the system's time limit to start a process, which is not the student's time
+TEXT_LENGTHS = {"student": 100, "problem": 300, "names": 5000}  # the largest lengths of texts from the worker
+REPLY_LENGTH = 2000  # the largest length of each text in a row
+MESSAGE_LENGTH = 80  # the largest length of an error message, which the student may have written
 TYPE_NAME_LENGTH = 60
 FUNCTION_NAME_LENGTH = 100
-MAX_LINE = 2**24  # a submission has at most as many lines as bytes
-NAME_SIMILARITY = 0.8  # of a name that is suggested for a misspelt one
+MAX_LINE = 2**24  # the largest line number; a submission has at most this number of bytes
+NAME_SIMILARITY = 0.8  # the least similarity of a misspelt name and the suggested name
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-SLOW_IMPORTS = {  # a module that takes seconds to import, and bytes that a submission has if it needs it
+SLOW_IMPORTS = {  # modules that take seconds to import, and bytes that occur in a submission that needs them
     "matplotlib.pyplot": b"matplotlib",
     "IPython.core.inputtransformer2": b'"cells"',
 }
@@ -52,27 +53,27 @@ Message = dict[str, Any]
 class Limits(NamedTuple):
     """The limits of one submission, and the settings of its checks."""
 
-    seconds: float = 20.0  # of CPU time
+    seconds: float = 20.0  # the limit of CPU time
     megabytes: int = 2048
-    level: int = 3  # of detail in the replies
-    wall: float = 0.0  # seconds of wall time; 0 means three times the CPU limit
-    numbers: str = ""  # the name that chooses the numbers of every student; "" if students have their own
+    level: int = 3  # the level of the feedback
+    wall: float = 0.0  # the limit of wall time in seconds; 0 means three times the CPU limit
+    numbers: str = ""  # the name that selects the same numbers for all students, or ""
     hidden: str = ""  # a directory that the sandbox hides from the submission
 
 
 class Row(NamedTuple):
     """The answer of one submission to one exercise. A file that is not graded has one row without exercise.
 
-    The field names are the columns of the table, so they stay as they are.
+    The field names are also the column names of the table that users read, so do not rename the fields.
     """
 
     submission: str
     student: str
     exercise: str
-    status: str  # the status of a Result; or "not answered", "not read", "passed over"
-    codes: tuple[str, ...] = ()  # of the mistakes that fit the answer
-    agreed: tuple[str, ...] = ()  # the outputs that are correct
-    evidence: str = ""  # this text and the following ones are for people: no program reads them
+    status: str  # the status of a Result, or "not answered", "not read" or "passed over"
+    codes: tuple[str, ...] = ()  # the codes of the mistakes that fit the answer
+    agreed: tuple[str, ...] = ()  # the names of the correct outputs
+    evidence: str = ""  # This text, `hint` and `question` are for people. No program reads them.
     hint: str = ""
     question: str = ""
 
@@ -88,7 +89,7 @@ class Row(NamedTuple):
 
     @classmethod
     def from_list(cls, fields: Sequence[Any]) -> "Row":
-        """Return a row from the list that JSON has made of a row."""
+        """Convert a list, which is how JSON stores a row, to a row."""
         values: list[Any] = [tuple(value) if isinstance(value, list) else value for value in fields]
         return cls(*values)
 
@@ -99,7 +100,7 @@ def make_unread_rows(name: str, ids: Iterable[str], reason: str) -> list[Row]:
 
 
 def digest(data: bytes | str) -> str:
-    """Return the digest of a file's bytes, or the text that explains why there are none."""
+    """Return the digest of a file's bytes. If the file cannot be read, return the text with the reason."""
     if isinstance(data, str):
         return data
     return hashlib.sha256(data).hexdigest()
@@ -109,10 +110,10 @@ def digest(data: bytes | str) -> str:
 
 
 class WorkerEnded(Exception):
-    """The worker has ended or was given up.
+    """The worker has ended, or the grader has stopped using the worker.
 
     The checker may catch this error as an error of the student's function. Therefore `SubmissionGrader` also
-    stores the failure, and ignores the result of a check during which a failure occurred.
+    stores the failure. If a failure occurs during a check, the result of the check is ignored.
     """
 
     def __init__(self, reason: Finding) -> None:
@@ -121,9 +122,9 @@ class WorkerEnded(Exception):
 
 
 class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
-    """Grades submissions, one after another, with a server that forks a worker for each of them.
+    """Grades one submission after another, with a server that forks a worker for each submission.
 
-    `home` is the directory in which the server and the workers may write. The caller creates and removes it.
+    The server and the workers may write in the directory `home`, which the caller creates and removes.
     """
 
     def __init__(self, home: str, limits: Limits) -> None:
@@ -133,7 +134,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         self.missing_protections: list[str] = json.loads(self.server.recv(2**10))
 
     def __exit__(self, *error: object) -> None:
-        """Close the connection to the server, which then ends, and wait for its end."""
+        """Close the connection to the server, and wait until the server has ended."""
         self.server.close()
         self.process.wait()
 
@@ -155,9 +156,9 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
     # --- the worker
 
     def start_worker(self) -> None:
-        """Start a worker, which runs the file and sends its answers.
+        """Start a worker, which runs the file and sends the file's answers.
 
-        Each new worker for the same file has half of the time of the previous worker. Otherwise, a file with
+        Each new worker for the same file gets half of the previous worker's time. Otherwise, a file with
         an endless loop in every function would take the whole time limit for each exercise.
         """
         self.close_worker()
@@ -169,13 +170,13 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         imports = [module for module, sign in SLOW_IMPORTS.items() if sign in self.data]
         request = {"cpu": self.cpu, "megabytes": self.limits.megabytes, "imports": imports}
         self.channel = self.fork_worker(request)
-        self.failure: Finding | None = None  # why this worker gets no more requests; None if it gets them
+        self.failure: Finding | None = None  # why this worker gets no more requests
         data = np.frombuffer(self.data, np.uint8)
         message = {"name": Path(self.name).name, "data": data, "ids": self.ids}
         self.read_answers(self.request(message, decode=partial(unpack, function_at=self.make_function)))
 
     def read_answers(self, reply: Any) -> None:
-        """Read the first reply of a worker: the answers, the name of the student, and the names in the file.
+        """Read a worker's first reply: the answers, the student's name, and the names in the file.
 
         The worker may have forged any part of the reply.
         """
@@ -189,7 +190,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         self.student, self.problem, self.names = texts["student"], texts["problem"], texts["names"]
 
     def fork_worker(self, request: Message) -> Channel:
-        """Return the channel to a new worker. Closing the channel ends the worker and all its children."""
+        """Start a worker and return its channel. Closing the channel ends the worker and its children."""
         own_end, worker_end = socket.socketpair()
         with worker_end:
             socket.send_fds(self.server, [json.dumps(request).encode()], [worker_end.fileno()])
@@ -199,26 +200,26 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         return Channel(own_end)
 
     def close_worker(self) -> float:
-        """End the worker, if there is one, and return the CPU seconds that it has used."""
+        """End the worker, if there is a worker, and return the CPU seconds that the worker has used."""
         if self.channel is None:
             return 0.0
         self.channel.close()
         self.channel = None
-        return float(self.server.recv(40) or 0)  # nothing arrives if the server has ended too
+        return float(self.server.recv(40) or 0)  # The server sends nothing if it has ended too.
 
     def give_up(self, failure: Finding) -> NoReturn:
-        """Send no more requests to this worker. Raises WorkerEnded."""
+        """Record the failure, so that this worker gets no more requests. Raises WorkerEnded."""
         self.failure = failure
         raise WorkerEnded(failure)
 
     def request(
         self, message: Message, functions: Functions | None = None, decode: Callable[[bytes], Any] = unpack
     ) -> Any:
-        """Send a message to the worker and return its reply, decoded by `decode`."""
+        """Send a message to the worker, and return the worker's reply after `decode`."""
         given_up = make_finding("checks_given_up")
         if self.failure or self.channel is None:
             raise WorkerEnded(self.failure or given_up)
-        self.failure = given_up  # this failure stays if an unexpected error is raised below
+        self.failure = given_up  # This value remains if an unexpected error is raised below.
         too_long = make_finding("too_long", seconds=self.cpu)
         try:
             reply = decode(self.exchange(self.channel, pack(message, functions)))
@@ -227,14 +228,14 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         except Forged:
             self.give_up(make_finding("no_answer_sent"))
         except (EOFError, OSError):
-            # The same finding for both time limits: it must not depend on which one is reached first.
+            # Both time limits give the same finding, because either limit may be reached first by chance.
             used_all_cpu = self.close_worker() >= self.cpu - CPU_TOLERANCE
             self.give_up(too_long if used_all_cpu else make_finding("program_ended"))
         self.failure = None
         return reply
 
     def exchange(self, channel: Channel, frame: bytes) -> bytes:
-        """Send a frame and wait for the next one. Only this wait counts as wall time of the submission."""
+        """Send a frame and wait for the reply. Only this wait counts as the submission's wall time."""
         started = time.monotonic()
         deadline = started + self.wall_left
         try:
@@ -247,12 +248,12 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
     # --- remote calls
 
     def make_function(self, position: int) -> Callable[..., RemoteResult]:
-        """Return a function that calls the submission's function at this position of the worker's list."""
+        """Return a function that calls the worker's function with this index, by a remote call."""
         return partial(self.call_remotely, position)
 
     def call_remotely(self, position: int, *arguments: Any, **options: Any) -> RemoteResult:
-        """Call a function of the submission in the worker. Raises StudentError if that function raises."""
-        functions: Functions = []  # of the checker, among the arguments
+        """Call a student's function in the worker. Raises StudentError if the function raises an error."""
+        functions: Functions = []  # `request` adds the checker's functions among the arguments
         reply = self.request({"call": position, "args": arguments, "kwargs": options}, functions)
         try:
             for _ in range(MAX_CALLBACKS):
@@ -261,7 +262,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
                 function = functions[reply["callback"]]
                 reply = self.request(_call_back(function, reply["args"]))
             answer = _read_answer(reply, arguments)
-        except (TypeError, LookupError, ValueError, AttributeError):  # a forged reply
+        except (TypeError, LookupError, ValueError, AttributeError):  # The reply was forged.
             self.give_up(make_finding("no_answer_sent"))
         if isinstance(answer, StudentError):
             raise answer
@@ -270,12 +271,12 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
     # --- one exercise
 
     def grade_exercise(self, exercise_id: str) -> Row:
-        """Return the row of one exercise."""
+        """Check the answer to one exercise, and return the row."""
         make_row = partial(Row, self.name, self.student, exercise_id)
         if callable(self.answers[exercise_id]) and self.failure:
             with suppress(WorkerEnded):
                 self.start_worker()
-        answer = self.answers[exercise_id]  # a new worker has run the file again, maybe with other answers
+        answer = self.answers[exercise_id]  # A new worker may have given a different answer.
         result = self.check_answer(exercise_id, answer)
         if callable(answer) and self.failure:
             return make_row("error", evidence=templates.sentence(self.failure))
@@ -290,7 +291,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         return make_row("not answered", evidence=_suggest_name(exercise_id, self.names.split()))
 
     def check_answer(self, exercise_id: str, answer: Any) -> Result | Finding:
-        """Return the checker's result. An error in the checker becomes a finding about this exercise only."""
+        """Return the checker's result, or a finding if the checker fails on this exercise."""
         student = self.limits.numbers or self.student
         try:
             key = f"{exercise_id}@{student}" if student else exercise_id
@@ -300,7 +301,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
 
 
 def _read_answer(reply: Message, arguments: Sequence[Any]) -> RemoteResult | StudentError:
-    """Return a result or an error from a worker's reply. The worker may have forged any part of it."""
+    """Return the result or the error in a reply. The worker may have forged any part of the reply."""
     changed = _read_changed(reply["changed"], arguments)
     if "error" in reply:
         return _read_error(reply["error"])
@@ -308,7 +309,7 @@ def _read_answer(reply: Message, arguments: Sequence[Any]) -> RemoteResult | Stu
 
 
 def _read_error(fields: Message) -> StudentError:
-    """Return an error from the fields that describe it. Raises ValueError if the line is no line number."""
+    """Make an error from its description in a reply. Raises ValueError for an impossible line number."""
     line = fields["line"]
     if line is not None and (type(line) is not int or abs(line) > MAX_LINE):
         raise ValueError(f"{line!r} is no line number")
@@ -319,7 +320,7 @@ def _read_error(fields: Message) -> StudentError:
 
 
 def _read_changed(positions: Any, arguments: Sequence[Any]) -> tuple[int, ...]:
-    """Return the positions of the changed arguments. Raises ValueError unless these arguments are arrays."""
+    """Return the indices of the changed arguments. Raises ValueError if these arguments are not arrays."""
     array_positions = [i for i, argument in enumerate(arguments) if isinstance(argument, np.ndarray)]
     is_valid = isinstance(positions, list) and all(type(i) is int and i in array_positions for i in positions)
     if not is_valid:
@@ -328,7 +329,7 @@ def _read_changed(positions: Any, arguments: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _call_back(function: Callable[..., Any], arguments: Sequence[Any]) -> Message:
-    """Call a function of the checker that the student's function has received as an argument."""
+    """Call a checker's function, which the student's function has received as an argument, and report."""
     try:
         with np.errstate(all="ignore"):
             return {"value": function(*arguments)}
@@ -337,7 +338,7 @@ def _call_back(function: Callable[..., Any], arguments: Sequence[Any]) -> Messag
 
 
 def _suggest_name(exercise_id: str, names: Sequence[str]) -> str:
-    """Return a sentence about a name that may be a misspelt name of this exercise; "" if there is none."""
+    """Return a sentence about a name that may be the misspelt name of this exercise, or ""."""
     wanted = exercise_id.replace(".", "_")
     exercise_names = [exercise.name for exercise in list_exercises()]
     for name in names:
@@ -351,14 +352,14 @@ def _suggest_name(exercise_id: str, names: Sequence[str]) -> str:
 
 
 def _start_server(home: str, hidden: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start the server that forks the workers. Returns its process and the socket to it."""
+    """Start the server that forks the workers. Returns the process and the socket of the server."""
     grader_package = str(Path(__file__).parent.resolve())
     root = Path(__file__).parents[2].resolve()
     search_path = _make_search_path(root)
     needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, search_path)]
     secret = [Path(path).resolve() for path in (f"{root}/npformer", hidden) if path]
     mounts = json.dumps([tempfile.mkdtemp(dir=home), needed, _choose_covered(secret, needed)])
-    # If a submission starts Python, `import npformer` finds this empty module and not the package.
+    # If a submission starts another Python, `import npformer` finds this empty module, not the package.
     Path(home, "npformer.py").touch()
     own_end, server_end = socket.socketpair()
     with server_end:
@@ -381,14 +382,14 @@ def _make_search_path(root: Path) -> list[str]:
     files nor the correct answers. `root` is the parent directory of the package npformer.
     """
     left_out = {Path.cwd()}
-    is_clone = not (root / "numpy").exists()  # else `root` is site-packages, which submissions need
+    is_clone = not (root / "numpy").exists()  # otherwise `root` is site-packages, which is needed
     if is_clone:
         left_out.add(root)
     return [path for path in sys.path if path and Path(path).resolve() not in left_out]
 
 
 def _choose_covered(secret: Sequence[Path], needed: Sequence[str]) -> list[str]:
-    """Return the secret directories that the sandbox covers: those that contain no needed directory."""
+    """Return the secret directories that the sandbox can cover, because they contain no needed directory."""
     covered = []
     for directory in secret:
         contains_needed = any(Path(path).resolve().is_relative_to(directory) for path in needed)
@@ -418,7 +419,7 @@ def _make_environment(home: str, search_path: Sequence[str]) -> dict[str, str]:
 
 def run_grading_process(connection: Any, home: str, limits: Limits) -> None:
     """Receive files and send reports on them until the supervisor closes the connection."""
-    os.setsid()  # Ctrl+C and Ctrl+Z then reach only the supervisor
+    os.setsid()  # In a new session, Ctrl+C and Ctrl+Z reach only the supervisor.
     with SubmissionGrader(home, limits) as grader, suppress(EOFError, OSError):
         while True:
             name, data, ids = connection.recv()
@@ -426,7 +427,7 @@ def run_grading_process(connection: Any, home: str, limits: Limits) -> None:
             rows = grader.grade(name, data, ids) if is_readable else make_unread_rows(name, ids, data)
             has_server_ended = grader.process.poll() is not None
             if has_server_ended:
-                # The file may have ended the server. This process ends without a report on it, so that the
-                # supervisor grades it again in a new process and no other file is affected.
+                # The file may have ended the server. This process ends without a report. The supervisor then
+                # grades the file again in a new process, and no other file is affected.
                 break
             connection.send((name, grader.missing_protections, digest(data), rows))

@@ -17,11 +17,10 @@ from npformer.grader.class_list import Owners, Student
 from npformer.grader.grading_process import Row
 from npformer.grader.submissions import SUFFIX, Submission, parse_lms_name
 
-FORMULA = (
-    r"(?=[=+\-@\t\r\n＝＋－＠])"  # a spreadsheet runs text that starts so, also in full-width characters
-)
+# A spreadsheet runs text that starts with one of these characters, also in their full-width forms.
+FORMULA = r"(?=[=+\-@\t\r\n＝＋－＠])"
 SECONDS_PER_DAY = 86400
-PARTLY_CORRECT = (  # statuses of answers that were checked to the end
+PARTLY_CORRECT = (  # the statuses of wrong answers that may have correct outputs
     "known_mistake",
     "ambiguous",
     "unrecognised",
@@ -29,12 +28,12 @@ PARTLY_CORRECT = (  # statuses of answers that were checked to the end
 
 
 class StudentPoints(NamedTuple):
-    """The points of one student, and where they come from."""
+    """The points of one student, with the rows and files that they come from."""
 
     student: Student
-    points: dict[str, float]  # of each exercise
+    points: dict[str, float]  # by exercise id
     days_late: int
-    rows: list[Row]  # the row that counts of each exercise
+    rows: list[Row]  # for each exercise, the row that counts
     files: list[str]
 
     @property
@@ -44,7 +43,7 @@ class StudentPoints(NamedTuple):
 
 
 class _Attempt(NamedTuple):
-    """One answer to an exercise, and the points for it after the deduction for days late."""
+    """One answer to an exercise, with the points after the deduction for lateness."""
 
     points: float
     row: Row
@@ -52,7 +51,7 @@ class _Attempt(NamedTuple):
 
 
 def compute_row_points(row: Row, assignment: Assignment) -> float:
-    """Return the points of one answer: all points if it is correct, else those of its correct outputs."""
+    """Return the points for one answer. A wrong answer gets the points for its correct outputs."""
     points_by_output = assignment.points.get(row.exercise, {})
     if row.passed:
         return sum(points_by_output.values())
@@ -83,7 +82,7 @@ def compute_class_points(
 def _compute_student_points(
     student: Student, files: list[Submission], rows_by_file: dict[str, list[Row]], assignment: Assignment
 ) -> StudentPoints:
-    """Return the points of a student. `files` are in the order of their submission times."""
+    """Return the points of a student. `files` are sorted by submission time."""
     counted: dict[str, _Attempt] = {}
     for file in files:
         days_late = count_days_late(file, student, assignment.due)
@@ -103,16 +102,16 @@ def _compute_student_points(
 
 
 def _compute_late_factor(days_late: int, assignment: Assignment) -> float:
-    """Return the part of the points that a submission keeps after so many days."""
+    """Return the factor by which the points of a late submission are multiplied."""
     if days_late > assignment.days:
         return 0.0
     return max(0.0, 1 - assignment.per_day * days_late)
 
 
 def _replaces(later: _Attempt, earlier: _Attempt, assignment: Assignment) -> bool:
-    """Return whether the later attempt counts instead of the earlier one.
+    """Return whether the later attempt counts instead of the earlier attempt.
 
-    The best attempt counts if the assignment says so, otherwise the last one that is an answer.
+    The best attempt counts if the assignment says so. Otherwise the last attempt with an answer counts.
     """
     if assignment.best:
         return later.points > earlier.points
@@ -120,10 +119,10 @@ def _replaces(later: _Attempt, earlier: _Attempt, assignment: Assignment) -> boo
 
 
 def count_days_late(file: Submission, student: Student, due: float) -> int:
-    """Return the number of days begun after the due date.
+    """Return the number of days that have begun after the deadline.
 
-    The lateness comes from the class list (Gradescope) or the time of the file. If both are in time, the word
-    LATE that Canvas writes into the name of a file counts as one day.
+    The lateness comes from the class list (Gradescope), or from the time of the file. If the file is in time
+    but Canvas has written LATE into the file name, the file counts as one day late.
     """
     if not math.isfinite(due):
         return 0
@@ -139,8 +138,8 @@ def count_days_late(file: Submission, student: Student, due: float) -> int:
 def format_csv(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """Return a CSV file as a text.
 
-    Students choose the text of some cells. A cell that a spreadsheet would run as a formula gets a quote in
-    front. Otherwise, a student could run a formula on the teacher's computer.
+    Students choose the text of some cells. A cell that a spreadsheet would run as a formula gets a quote at
+    the beginning. Otherwise a student could run a formula on the teacher's computer.
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file)
@@ -151,7 +150,7 @@ def format_csv(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def format_answers_table(rows: Iterable[Row], assignment: Assignment) -> str:
-    """Return the table of all answers with their points."""
+    """Return the CSV table of all answers, with the points for each answer."""
     lines = []
     for row in rows:
         cells = [" ".join(cell) if isinstance(cell, tuple) else cell for cell in row]
@@ -162,7 +161,7 @@ def format_answers_table(rows: Iterable[Row], assignment: Assignment) -> str:
 def format_gradebook(
     class_points: Iterable[StudentPoints], assignment: Assignment, feedback_paths: dict[Path, StudentPoints]
 ) -> str:
-    """Return the table for the gradebook of an LMS, with one row per student."""
+    """Return the CSV table for an LMS gradebook, with one row per student."""
     header = ["id", "name", "email", "points", "of", "days late", "file", "feedback", *assignment.points]
     paths = {entry.student: str(path) for path, entry in feedback_paths.items()}
     lines = []
@@ -185,7 +184,7 @@ def format_gradebook(
 
 
 def format_gradescope_results(rows: Sequence[Row], assignment: Assignment, problem: str = "") -> str:
-    """Return results.json for Gradescope: the rows of one submission, or the problem if there are no rows."""
+    """Return results.json for Gradescope: the rows of one submission, or a problem instead of rows."""
     results: dict[str, Any] = {
         "score": sum(compute_row_points(row, assignment) for row in rows),
         "tests": [_make_gradescope_test(row, assignment) for row in rows],
@@ -196,7 +195,7 @@ def format_gradescope_results(rows: Sequence[Row], assignment: Assignment, probl
 
 
 def _make_gradescope_test(row: Row, assignment: Assignment) -> dict[str, Any]:
-    """Return the entry of one exercise in results.json."""
+    """Return the entry for one exercise in results.json."""
     return {
         "name": row.exercise,
         "score": compute_row_points(row, assignment),
@@ -215,12 +214,12 @@ def format_card(row: Row) -> str:
 
 # --- anonymous grading ----------------------------------------------------------------------------
 
-Key: TypeAlias = dict[tuple[str, ...], str]  # the number of each (id, name, email), such as "student-001"
+Key: TypeAlias = dict[tuple[str, ...], str]  # by (id, name, email): a number such as "student-001"
 KEY_HEADER = ("anonymous", "id", "name", "email")
 
 
 def read_key(path: Path) -> Key:
-    """Return the numbers of a key file, none if it does not exist. Raises ValueError if it is no key."""
+    """Read a key file; a missing file gives an empty key. Raises ValueError if the file is not a key."""
     if not path.exists():
         return {}
     with path.open(newline="", encoding="utf-8-sig") as file:
@@ -230,12 +229,13 @@ def read_key(path: Path) -> Key:
         raise ValueError(f"{str(path)!r} is not a key of numbers and names; choose a different file")
     key = {}
     for number, *person in lines[1:]:
-        key[tuple(re.sub(f"^'{FORMULA}", "", cell) for cell in person)] = number  # undo `format_csv`
+        # Remove the quotes that `format_csv` adds.
+        key[tuple(re.sub(f"^'{FORMULA}", "", cell) for cell in person)] = number
     return key
 
 
 def number_files(files: Sequence[Submission]) -> list[Submission]:
-    """Replace the names of files by numbers. `find_owners` still reads the original names."""
+    """Replace the names of files by numbers. `find_owners` still uses the original names."""
     numbered = []
     for number, file in enumerate(files, 1):
         match = None if file.skip_reason else SUFFIX.search(file.name)
@@ -245,7 +245,7 @@ def number_files(files: Sequence[Submission]) -> list[Submission]:
 
 
 def anonymize_owners(owners: Owners, key: Key) -> Owners:
-    """Replace students by numbers. New numbers are random and are added to the key; old ones stay."""
+    """Replace students by numbers. Numbers in the key are kept; new students get numbers in random order."""
     students = list(dict.fromkeys([*owners.by_file.values(), *owners.missing]))
     secrets.SystemRandom().shuffle(students)
     anonymous = {}
@@ -253,5 +253,6 @@ def anonymize_owners(owners: Owners, key: Key) -> Owners:
         number = key.setdefault((student.id, student.name, student.email), f"student-{len(key) + 1:03}")
         anonymous[student] = Student(number, "", "", late=student.late)
     by_file = {name: anonymous[student] for name, student in owners.by_file.items()}
-    undecided = [line.split()[0] for line in owners.undecided]  # only the file: the rest contains names
+    # Keep only the name of the file, because the rest of the line contains names of students.
+    undecided = [line.split()[0] for line in owners.undecided]
     return Owners(by_file, undecided, [anonymous[student] for student in owners.missing])

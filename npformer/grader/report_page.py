@@ -1,4 +1,4 @@
-"""Write what the teacher reads: a summary, a page that prints on two sheets, and the students' feedback."""
+"""Write the summary for the teacher, a page that prints on two sheets, and the feedback for the students."""
 
 import re
 from collections import Counter, defaultdict
@@ -17,28 +17,28 @@ from npformer.grader.points import StudentPoints, compute_row_points, format_car
 from npformer.grader.similarity import Pair
 from npformer.handouts.paper import make_page
 
-BINS = 10  # of the histogram of points
-MAX_TOPICS = 6  # shown on the page
+BINS = 10  # the number of bars in the histogram of points
+MAX_TOPICS = 6  # the largest number of topics on the page
 MAX_MISTAKES_PER_TOPIC = 2
 MAX_EXERCISES = 24
 MAX_WEAK_STUDENTS = 14
-MAX_IDS = 4  # exercises that are listed for a weak student
-MAX_LINES = 12  # of the summary, and of each list on the page
+MAX_IDS = 4  # the largest number of exercises that are listed for a weak student
+MAX_LINES = 12  # the largest number of topics in the summary, and of lines in a list on the page
 MAX_EVIDENCE_LENGTH = 160
-MAX_STEM_LENGTH = 100  # of the name of a feedback file
+MAX_STEM_LENGTH = 100  # the largest length of a feedback file's name, without the suffix
 
 
 class Mistake(NamedTuple):
-    """A mistake in one exercise, and how often it occurred. The fields are in the order of the sorting."""
+    """A mistake in one exercise, and how often it occurred. Mistakes are sorted by these fields."""
 
     students: int
     exercise_id: str
     evidence: str
-    question: str  # that a teacher can ask
+    question: str  # a question that the teacher can ask in class
 
 
 class Topic(NamedTuple):
-    """A section of the lessons, the students with mistakes in it, and these mistakes, the commonest first."""
+    """A lesson section, the number of students with mistakes in its exercises, and the mistakes, sorted."""
 
     section: str
     students: int
@@ -46,7 +46,7 @@ class Topic(NamedTuple):
 
 
 def find_topics(class_points: Iterable[StudentPoints]) -> list[Topic]:
-    """Return the sections of the lessons that should be taught again, the most common one first."""
+    """Return the lesson sections that should be taught again, starting with the most students."""
     exercises = {exercise.id: exercise for exercise in list_exercises()}
     wrong_rows = defaultdict[tuple[str, tuple[str, ...]], list[Row]](list)
     students = defaultdict[str, set[Student]](set)
@@ -71,7 +71,7 @@ def find_topics(class_points: Iterable[StudentPoints]) -> list[Topic]:
 
 
 def format_summary(rows: Sequence[Row], class_points: Sequence[StudentPoints], owners: Owners) -> str:
-    """Return the text for the terminal: counts, the topics to teach again, and the open decisions."""
+    """Return the text for the terminal: counts, topics to teach again, and decisions for the teacher."""
     lines = [format_overview(rows)]
     topics = find_topics(class_points)[:MAX_LINES]
     if topics:
@@ -84,7 +84,7 @@ def format_summary(rows: Sequence[Row], class_points: Sequence[StudentPoints], o
 
 
 def format_overview(rows: Sequence[Row]) -> str:
-    """Return one line with the numbers of files, answers and correct answers."""
+    """Return a line with the number of files, of answers and of correct answers."""
     answered = [row for row in rows if row.is_answered]
     file_count = len({row.submission for row in rows})
     passed_count = sum(row.passed for row in answered)
@@ -105,7 +105,7 @@ def list_decisions(rows: Iterable[Row], owners: Owners) -> list[str]:
 
 
 def choose_feedback_paths(class_points: Iterable[StudentPoints], folder: Path) -> dict[Path, StudentPoints]:
-    """Return the path of the feedback for each student with a submission.
+    """Choose the path of the feedback file for each student with a submission.
 
     No two paths differ only in case (`A.md`, `a.md`), because some systems treat them as the same file.
     """
@@ -140,7 +140,7 @@ def format_feedback(entry: StudentPoints, assignment: Assignment) -> str:
 
 
 def _format_lateness(days_late: int) -> str:
-    """Return the end of the sentence about the points."""
+    """Return the end of the sentence about the points, such as "; 2 days late"."""
     return f"; {_count(days_late, 'day')} late" if days_late else ""
 
 
@@ -161,7 +161,7 @@ def _format_row(row: Row, assignment: Assignment) -> list[str]:
 
 
 def _escape_markdown(text: str) -> str:
-    """Escape the characters that have a meaning in Markdown: students choose parts of the text."""
+    """Escape the characters that have a meaning in Markdown, because students choose parts of the text."""
     return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", text)
 
 
@@ -177,7 +177,7 @@ def format_class_page(
     similar: list[Pair],
     assignment: Assignment,
 ) -> str:
-    """Return the page about the class in HTML: two sheets that load no other file."""
+    """Return the page about the class in HTML. It prints on two sheets and loads no other file."""
     present = [entry for entry in class_points if entry.rows]
     worth = assignment.worth()
     hints = [
@@ -203,7 +203,7 @@ def format_class_page(
 
 
 def _iter_sections(sections: dict[str, list[str]]) -> Iterator[str]:
-    """Yield the heading and the lines of each section that has lines."""
+    """Yield the heading and the lines of each section. Sections without lines are left out."""
     for heading, lines in sections.items():
         if lines:
             yield f"<h2>{heading}</h2>"
@@ -213,7 +213,7 @@ def _iter_sections(sections: dict[str, list[str]]) -> Iterator[str]:
 def _draw_bar(label: str, parts: Iterable[tuple[str, float]], maximum: float, text: str) -> str:
     """Return a bar with a label on its left and a text on its right.
 
-    Each part is the CSS class of its colour and a number; the full width of the bar is `maximum`.
+    Each part is a CSS class, which sets the colour, and a number. A number equal to `maximum` fills the bar.
     """
     spans = []
     for css_class, number in parts:
@@ -237,7 +237,7 @@ def _draw_points(class_points: Sequence[StudentPoints], worth: float) -> list[st
 
 
 def _draw_exercises(class_points: Sequence[StudentPoints], assignment: Assignment) -> list[str]:
-    """Return a bar for each exercise with its correct and wrong answers, the hardest exercise first."""
+    """Return a bar for each exercise with the correct and wrong answers. The hardest exercise comes first."""
     answered = [row for entry in class_points for row in entry.rows if row.is_answered]
     passed = Counter(row.exercise for row in answered if row.passed)
     wrong = Counter(row.exercise for row in answered if not row.passed)
@@ -255,7 +255,7 @@ def _draw_exercises(class_points: Sequence[StudentPoints], assignment: Assignmen
 
 
 def _draw_topics(class_points: Sequence[StudentPoints]) -> list[str]:
-    """Return a bar for each topic to teach again, and its most common mistakes."""
+    """Return a bar for each topic to teach again, followed by the topic's most common mistakes."""
     lines = []
     total = len(class_points)
     for topic in find_topics(class_points)[:MAX_TOPICS]:
@@ -270,7 +270,7 @@ def _draw_topics(class_points: Sequence[StudentPoints]) -> list[str]:
 
 
 def _draw_weak_students(class_points: Sequence[StudentPoints], worth: float) -> list[str]:
-    """Return a bar for each student with less than half of the points, and the exercises to work on."""
+    """Return a bar for each student with less than half of the points, and a list of failed exercises."""
     weak = sorted((entry for entry in class_points if entry.total < worth / 2), key=lambda entry: entry.total)
     lines = []
     for entry in weak[:MAX_WEAK_STUDENTS]:
@@ -283,7 +283,7 @@ def _draw_weak_students(class_points: Sequence[StudentPoints], worth: float) -> 
 
 
 def _format_lines(lines: list[str]) -> list[str]:
-    """Return the first lines as paragraphs, and how many more there are."""
+    """Return the first lines as paragraphs, and the number of lines that are left out."""
     shown = lines[:MAX_LINES]
     if len(lines) > MAX_LINES:
         shown.append(f"and {len(lines) - MAX_LINES} more")

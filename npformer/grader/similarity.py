@@ -1,8 +1,8 @@
-"""Find pairs of submissions with much code in common: a hint for the teacher, no proof.
+"""Find pairs of submissions with much code in common. This is a hint for the teacher, not a proof.
 
 The code is compared as runs of successive tokens. Names, comments and layout do not matter. Runs that many
-students have do not count, such as the code in the teacher's notebook. The source of npformer is compared
-too.
+students have in common do not count, because they may come from the teacher's notebook. Submissions are also
+compared with the source of npformer.
 """
 
 import io
@@ -18,18 +18,18 @@ from typing import TypeAlias
 from npformer.grader.submissions import Submission
 from npformer.grader.worker.student_module import split_source
 
-RUN_LENGTH = 12  # tokens
-MIN_SHARED_RUNS = 20  # of a pair that is reported
-MIN_SHARE = 0.5  # of the runs of the shorter one
+RUN_LENGTH = 12  # the number of tokens in a run
+MIN_SHARED_RUNS = 20  # the least number of common runs in a reported pair
+MIN_SHARE = 0.5  # the least ratio of the common runs to the runs of the shorter submission
 PACKAGE = "npformer's own source"
 READ_ERRORS = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 TOKEN_TYPES = (tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING)
 
-Pair: TypeAlias = tuple[float, str, str]  # the share of the shorter one's runs that both have, and the owners
+Pair: TypeAlias = tuple[float, str, str]  # ratio of common runs to runs of the shorter submission; owners
 
 
 def find_similar(submissions: Iterable[tuple[str, Submission]]) -> list[Pair]:
-    """Return the pairs of owners whose files have most runs in common, the most similar pair first."""
+    """Return the pairs of owners whose files have many runs in common. The most similar pair comes first."""
     runs = defaultdict[str, set[int]](set)
     for owner, file in submissions:
         runs[owner] |= _read_runs(file)
@@ -48,7 +48,7 @@ def find_similar(submissions: Iterable[tuple[str, Submission]]) -> list[Pair]:
 
 
 def _find_rare_runs(runs: dict[str, set[int]], max_owners: int) -> list[list[str]]:
-    """Return the owners of each run that at most `max_owners` students have."""
+    """Return the list of owners for each rare run, which at most `max_owners` students have."""
     owners_by_run = defaultdict[int, list[str]](list)
     for owner, owner_runs in runs.items():
         for run in owner_runs:
@@ -57,7 +57,7 @@ def _find_rare_runs(runs: dict[str, set[int]], max_owners: int) -> list[list[str
 
 
 def _read_runs(file: Submission) -> set[int]:
-    """Return the runs of a submission, none if it cannot be read."""
+    """Return the hashed runs of a submission; an empty set if the file cannot be read."""
     try:
         return hash_token_runs(file.name, file.read())
     except ValueError:
@@ -65,7 +65,7 @@ def _read_runs(file: Submission) -> set[int]:
 
 
 def hash_token_runs(name: str, data: bytes) -> set[int]:
-    """Return a hash of each run of tokens in a file; none if the file cannot be read.
+    """Return the hashes of all runs of tokens in a file; an empty set if the file cannot be read.
 
     >>> original = hash_token_runs("a.py", b"y = (a + b) * c - d / e")
     >>> original == hash_token_runs("b.py", b"z=(p+q)*r-s/t  # mine")
@@ -79,7 +79,7 @@ def hash_token_runs(name: str, data: bytes) -> set[int]:
 
 
 def _iter_tokens(source: str) -> Iterator[str]:
-    """Yield the tokens up to the first one that is not Python, with one word for all names and all texts."""
+    """Yield the tokens up to a syntax error. Every name becomes "name", and every string becomes "text"."""
     with suppress(tokenize.TokenError, SyntaxError):
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.NAME and not keyword.iskeyword(token.string):

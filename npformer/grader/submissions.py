@@ -19,8 +19,8 @@ from zlib import error as ZlibError
 
 from npformer.grader.worker.protocol import readable
 
-MAX_BYTES = 2**24  # of one submission
-MAX_ZIP_DEPTH = 2  # the zip file of a class may contain the zip files of students
+MAX_BYTES = 2**24  # the largest size of one submission
+MAX_ZIP_DEPTH = 2  # because the zip file of a class may contain the zip files of students
 SUFFIX = re.compile(r"(\.py|\.ipynb)(\.txt|\.json)?$", re.IGNORECASE)  # some browsers add .txt or .json
 READ_ERRORS = (OSError, RuntimeError, EOFError, BadZipFile, ZlibError, ValueError)
 IGNORED_FOLDERS = ("__MACOSX", "__pycache__", "site-packages", "node_modules", ".git")
@@ -29,27 +29,27 @@ IGNORED_FILES = (
     ".DS_Store",
     "Thumbs.db",
     "desktop.ini",
-)  # starts of names that operating systems write
-LMS_NAME_PATTERNS = (  # Canvas, Moodle, Blackboard, Gradescope
+)  # Files whose names start with these texts come from operating systems.
+LMS_NAME_PATTERNS = (  # for Canvas, Moodle, Blackboard and Gradescope, in this order
     r"(?P<name>[^_/]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_[^/]+$",
     r"(?P<name>[^_/]+)_(?P<id>\d+)_assignsubmission_",
     r"[^/]+?_(?P<id>[^_/]+)_attempt_(?P<time>\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d)",
     r"submission_(?P<submission>\d+)/",
 )
-TIME_FORMAT = "%Y-%m-%d-%H-%M-%S"  # of the group `time` above
+TIME_FORMAT = "%Y-%m-%d-%H-%M-%S"  # the format of the group `time` in LMS_NAME_PATTERNS
 
 
 class Submission(NamedTuple):
     """One file of a class."""
 
-    name: str  # the path in the folder or zip file, with control characters and odd bytes escaped
+    name: str  # the path in the folder or zip file; control characters and invalid bytes are escaped
     open: Callable[[], IO[bytes]]
-    time: float  # seconds since 1970, from the name that the LMS has written, or else from the file
-    original_name: str  # the same path, also after `name` was replaced by a number or made unique
+    time: float  # seconds since 1970: the time in the name if there is one, otherwise the file's time
+    original_name: str  # the first value of `name`, which a number may replace later
     skip_reason: str = ""  # why the file is not graded; "" if it is graded
 
     def read(self) -> bytes:
-        """Return the bytes of the file. Raises ValueError if it is too large or cannot be read."""
+        """Return the bytes of the file. Raises ValueError if the file is too large or cannot be read."""
         try:
             with self.open() as file:
                 data = file.read(MAX_BYTES + 1)
@@ -62,7 +62,7 @@ class Submission(NamedTuple):
 
 
 def find_submissions(top: Path) -> list[Submission]:
-    """Return the files in a folder or zip file, or the single file, sorted by name. Names are unique.
+    """Return the files in a folder or zip file, or a single file, sorted by name. The names are unique.
 
     Raises ValueError if there is no file to grade.
     """
@@ -81,7 +81,7 @@ def find_submissions(top: Path) -> list[Submission]:
 
 
 def _make_names_unique(files: list[Submission]) -> Iterator[Submission]:
-    """Put a number in front of the names that occur again: a zip file can contain two files of one name."""
+    """Put a number before repeated names, because a zip file can contain two files with the same name."""
     counts = Counter[str]()
     for file in files:
         counts[file.name] += 1
@@ -90,7 +90,7 @@ def _make_names_unique(files: list[Submission]) -> Iterator[Submission]:
 
 
 def parse_lms_name(name: str) -> dict[str, str]:
-    """Return what an LMS has written into the name of a file; nothing for other names.
+    """Return the fields that an LMS has written into a file name; an empty dict for other names.
 
     >>> parse_lms_name("smithanna_LATE_4711_990_hw1.py")
     {'name': 'smithanna', 'late': 'LATE_', 'id': '4711'}
@@ -103,10 +103,10 @@ def parse_lms_name(name: str) -> dict[str, str]:
 
 
 def _walk_folder(top: Path) -> Iterator[tuple[Path, str]]:
-    """Yield every file with "", and every folder that is not entered with the reason."""
+    """Yield every file with "", and every skipped folder with the reason for skipping it."""
     for parent, folders, names in os.walk(top):
         reasons = {folder: _get_folder_skip_reason(Path(parent, folder)) for folder in folders}
-        # `os.walk` enters the folders that stay in this list.
+        # `os.walk` visits only the folders that remain in this list.
         folders[:] = [folder for folder in folders if folder not in IGNORED_FOLDERS and not reasons[folder]]
         for folder, reason in reasons.items():
             if reason:
@@ -116,7 +116,7 @@ def _walk_folder(top: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _get_folder_skip_reason(folder: Path) -> str:
-    """Return why a folder is not entered, "" if it is."""
+    """Return the reason why a folder is skipped, or "" if the folder is visited."""
     if folder.is_symlink():
         return "it is a link to a folder"
     if not os.access(folder, os.R_OK | os.X_OK):
@@ -127,9 +127,9 @@ def _get_folder_skip_reason(folder: Path) -> str:
 
 
 def _open_inside(path: Path, folder: Path) -> IO[bytes]:
-    """Open a file of the folder.
+    """Open a file in the folder.
 
-    A submission can be a link to any file of the teacher. Such a link is rejected, because errors and
+    A submission can be a link to any of the teacher's files. Such a link is rejected, because errors and
     feedback could show the file's content to the student.
     """
     if not path.resolve().is_relative_to(folder.resolve()):
@@ -140,7 +140,7 @@ def _open_inside(path: Path, folder: Path) -> IO[bytes]:
 
 
 def _classify(file: Submission, skip_reason: str = "", depth: int = 1) -> Iterator[Submission]:
-    """Yield a file with its skip reason, or the members of a zip file; nothing for an ignored file.
+    """Yield a file with its skip reason, or the members of a zip file. Ignored files are left out.
 
     >>> next(_classify(Submission("a" + chr(10) + "b.py", BytesIO, 0.0, ""))).name
     'a\\\\nb.py'
@@ -162,7 +162,7 @@ def _classify(file: Submission, skip_reason: str = "", depth: int = 1) -> Iterat
 
 
 def _get_time(name: str, file_time: float) -> float:
-    """Return the submission time: from the name if Blackboard has written it there, else the file's time."""
+    """Return the submission time: the time that Blackboard writes into the name, or else the file's time."""
     written_time = parse_lms_name(name).get("time")
     if not written_time:
         return file_time
@@ -170,10 +170,10 @@ def _get_time(name: str, file_time: float) -> float:
 
 
 def _iter_zip_members(zip_file: Submission, depth: int) -> Iterator[Submission]:
-    """Yield the files in a zip file. Depth 1 is a zip file on disk, depth 2 one in another zip file."""
+    """Yield the files in a zip file. At depth 1 the zip file is on disk, at depth 2 in another zip file."""
     try:
         with zip_file.open() as file:
-            # A zip file on disk may have the files of a whole class, so it is not read into memory.
+            # A zip file on disk may be large (a whole class), so it is not read into memory.
             archive = ZipFile(file.name if depth == 1 else BytesIO(zip_file.read()))
     except READ_ERRORS as error:
         yield zip_file._replace(skip_reason=f"the zip file cannot be read: {readable(str(error), 80)}")

@@ -1,7 +1,7 @@
 """Grade a class in several grading processes at the same time.
 
-The rows of each submission are appended to a journal as soon as they exist. An interrupted run can therefore
-be resumed. The order of the rows is the order of the files and does not depend on the processes.
+As soon as a submission is graded, its rows are appended to a journal. Therefore an interrupted run can be
+resumed. The rows are in the order of the files, whichever process finishes first.
 """
 
 import json
@@ -22,12 +22,12 @@ from npformer.grader.submissions import Submission
 from npformer.installation import version
 from npformer.validation.output_files import write_files
 
-# Of one file: its name, the protections that the system does not offer, the digest of its bytes, its rows.
+# The name of a file, the protections that the system does not offer, the digest of the file, and the rows.
 Report: TypeAlias = tuple[str, list[str], str, list[Row]]
-# A submission may create directories that are too deep for Python, or that cannot be read.
+# This command also removes directories that a submission has made unreadable or too deep for Python.
 REMOVE_COMMAND = ("sh", "-c", 'chmod -R u+rwX "$0"; rm -rf "$0"')
 LOST = "The grading process ended twice on this file. Please look at the file yourself."
-JOIN_SECONDS = 1.0  # that a grading process has to end by itself
+JOIN_SECONDS = 1.0  # a grading process that has not ended after this time is killed
 
 
 def grade_class(
@@ -69,7 +69,7 @@ class GradingProcess:
         program = sys.modules["__main__"]
         with other_end:
             try:
-                # With another main module, multiprocessing does not run the calling program a second time.
+                # The new process runs the main module. An empty module prevents a second run of the program.
                 sys.modules["__main__"] = ModuleType("__main__")
                 self.process.start()
             finally:
@@ -78,20 +78,21 @@ class GradingProcess:
     def send(self, file: Submission, ids: list[str]) -> None:
         """Send a file to the process."""
         self.file = file
-        with suppress(OSError):  # the process has ended, which `receive` reports
+        with suppress(OSError):  # If the process has ended, `receive` reports this.
             self.connection.send((file.name, _read_or_explain(file), ids))
 
     def receive(self) -> Report | None:
-        """Return the report on the file, None if the process has ended."""
+        """Return the report on the file, or None if the process has ended."""
         with suppress(EOFError, OSError):
             return cast(Report, self.connection.recv())
         self.end()
         return None
 
     def end(self) -> None:
-        """Close the connection: a process without a file then ends its children and itself.
+        """Close the connection and end the process.
 
-        A process that is grading a file is killed. Its children notice that it has ended, and end too.
+        A process without a file ends by itself. A process that is grading a file is killed; its children
+        notice this and end too.
         """
         self.connection.close()
         self.process.join(JOIN_SECONDS)
@@ -100,12 +101,12 @@ class GradingProcess:
 
 
 def iter_reports(files: list[Submission], ids: list[str], limits: Limits, workers: int) -> Generator[Report]:
-    """Yield the report on each file as soon as it arrives.
+    """Yield the report on each file as soon as the file is graded.
 
-    The processes write only into one temporary directory, which is removed at the end, also after Ctrl+C.
+    All processes write into one temporary directory, which is removed at the end, also after Ctrl+C.
     """
     home = tempfile.mkdtemp(prefix="npformer-")
-    os.chmod(home, 0o755)  # submissions run as other users if the grader runs as root
+    os.chmod(home, 0o755)  # Submissions may run as other users, who need access.
     processes: list[GradingProcess] = []
     try:
         yield from _distribute(files, ids, limits, max(workers, 1), home, processes)
@@ -113,7 +114,7 @@ def iter_reports(files: list[Submission], ids: list[str], limits: Limits, worker
         try:
             for process in processes:
                 process.end()
-        finally:  # also after a second Ctrl+C
+        finally:  # This also runs after a second Ctrl+C.
             subprocess.run(
                 [*REMOVE_COMMAND, home], stderr=subprocess.DEVNULL, start_new_session=True, check=False
             )
@@ -127,9 +128,9 @@ def _distribute(
     home: str,
     processes: list[GradingProcess],
 ) -> Generator[Report]:
-    """Send the files to the processes and yield the reports. `processes` always has the running processes.
+    """Send files to processes and yield the reports. The list `processes` contains the running processes.
 
-    If a process ends while it grades a file, the file is graded once more, by another process.
+    If a process ends while it grades a file, another process grades the file once more.
     """
     remaining = list(reversed(files))
     retried = set[str]()
@@ -170,10 +171,10 @@ def _read_or_explain(file: Submission) -> bytes | str:
 
 
 class Journal:
-    """The finished submissions, one line of JSON for each, in a file with the name of the table.
+    """A file next to the table that stores each finished submission as one line of JSON.
 
-    The first line has the settings. The caller removes the file when the table is written. Raises ValueError
-    if there is a journal of an interrupted run, unless `resume` is true.
+    The first line contains the settings. The caller removes the journal when the table is written. Raises
+    ValueError if a journal of an interrupted run exists, unless `resume` is true.
     """
 
     def __init__(self, table: Path, resume: bool = False) -> None:
@@ -184,11 +185,11 @@ class Journal:
             raise ValueError(f"{str(self.path)!r} belongs to an interrupted run: {advice}")
 
     def begin(self, files: list[Submission], ids: list[str], limits: Limits) -> dict[str, list[Row]]:
-        """Start the journal, and return the finished rows by the name of the file.
+        """Start the journal, and return the rows of finished files by file name.
 
         Files that have changed since the interrupted run are left out.
         """
-        settings = [version(), ids, list(limits[:-1])]  # without `hidden`: the folder may have moved
+        settings = [version(), ids, list(limits[:-1])]  # without `hidden`, because the folder may have moved
         lines = self._read_lines()
         if lines and lines[0] != settings:
             raise ValueError(
@@ -210,12 +211,12 @@ class Journal:
             return []
         lines = []
         for line in self.path.read_text(encoding="ascii").splitlines():
-            with suppress(ValueError):  # a full disk or a crash has truncated the line
+            with suppress(ValueError):  # A full disk or a crash may have truncated the line.
                 lines.append(json.loads(line))
         return lines
 
     def add(self, report: Report) -> None:
-        """Append one report."""
+        """Append one report to the journal."""
         _, missing, _, _ = report
         self.missing_protections.update(missing)
         with self.path.open("a", encoding="ascii") as file:

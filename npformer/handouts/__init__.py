@@ -1,1 +1,1 @@
-"""Material for a class: slides, worksheets, exams, assignments, lesson copies, the model on one page."""
+"""Material for a class: slides, worksheets, exams, assignments, lesson copies, and a model on one page."""

@@ -1,7 +1,7 @@
-"""Assignment notebooks: chosen exercises with cells for the answers, and tests for nbgrader or otter-grader.
+"""Assignment notebooks with chosen exercises, cells for the answers, and tests for nbgrader or otter-grader.
 
-A test is `check("pe.table", pe_table).raise_if_wrong()`. For a wrong answer it raises an AssertionError with
-the feedback as its message, and both tools show that message to the student.
+A test is `check("pe.table", pe_table).raise_if_wrong()`. For a wrong answer, the test raises an
+AssertionError whose message is the feedback. Both tools show this message to the student.
 """
 
 import json
@@ -13,7 +13,7 @@ from npformer.exercises import list_exercises, show
 from npformer.installation import version
 
 Cell = dict[str, Any]
-Exercise = Any  # an entry of list_exercises()
+Exercise = Any  # an exercise from list_exercises()
 WHEEL = f"npformer-{version()}-py3-none-any.whl"
 ENVIRONMENT = f"""\
 name: otter-env
@@ -35,9 +35,9 @@ def make_assignment_files(
     ids : sequence of str
         The ids of the exercises, in the order of the notebook.
     path : Path
-        The notebook's path, which ends in .ipynb.
+        The path of the notebook, which ends in .ipynb.
     points : float
-        The points of each exercise, 0 or more.
+        The points for each exercise, 0 or more.
     format : str
         "nbgrader" or "otter".
 
@@ -58,7 +58,7 @@ def make_assignment_files(
     by_id = {exercise.id: exercise for exercise in list_exercises()}
     exercises = [by_id[exercise_id] for exercise_id in ids if exercise_id in by_id]
     if points == int(points):
-        points = int(points)  # written as 2, not as 2.0
+        points = int(points)  # so that 2.0 is written as 2
     if format == "nbgrader":
         return {path: format_notebook(_make_nbgrader_cells(exercises, points))}
     return {
@@ -79,7 +79,7 @@ def format_notebook(cells: Sequence[Cell]) -> str:
 
 
 def make_cell(cell_type: str, text: str, **metadata: Any) -> Cell:
-    """Make a "markdown", "code" or "raw" cell."""
+    """Make a cell of the type "markdown", "code" or "raw"."""
     cell: Cell = {"cell_type": cell_type, "metadata": metadata, "source": text.splitlines(keepends=True)}
     if cell_type == "code":
         cell["execution_count"] = None
@@ -88,14 +88,14 @@ def make_cell(cell_type: str, text: str, **metadata: Any) -> Cell:
 
 
 def _format_task(exercise: Exercise) -> str:
-    """Return the exercise as Markdown, each line as a paragraph, with the name that its answer must have."""
+    """Return the exercise as Markdown, with one paragraph per line and the required name of the answer."""
     title, *lines, last_line = str(show(exercise.id)).splitlines()
     answer_name = "" if exercise.kind == "code" else f" under the name `{exercise.name}`"
     return "\n\n".join([f"### {title}", *lines, f"{last_line.rstrip('.')}{answer_name}."])
 
 
 def _make_stub(exercise: Exercise, body: str, value: str) -> str:
-    """Return the code in which the student writes the answer: a function with this body, or this value."""
+    """Return the code that the student completes: a function with this body, or a name with this value."""
     if exercise.kind == "code":
         return f"def {exercise.name}({exercise.signature}):\n{body}"
     return f"{exercise.name} = {value}"
@@ -109,7 +109,7 @@ IMPORTS = "import numpy as np\n\nfrom npformer.exercises import check\n"
 
 
 def _make_nbgrader_cells(exercises: Sequence[Exercise], points: float) -> list[Cell]:
-    """Make the cells of the notebook: for each exercise its task, its answer and its test."""
+    """Make the cells of the notebook. Each exercise has a cell for the task, the answer and the test."""
     cells = [
         make_cell("markdown", "# Assignment"),
         make_cell("code", IMPORTS, **_make_nbgrader_metadata("imports", locked=True)),
@@ -130,7 +130,7 @@ def _make_nbgrader_cells(exercises: Sequence[Exercise], points: float) -> list[C
 
 
 def _make_nbgrader_metadata(name: str, **changes: Any) -> dict[str, Any]:
-    """Return the metadata by which nbgrader recognizes a cell."""
+    """Return the metadata that tells nbgrader the purpose of a cell."""
     defaults = {"grade": False, "grade_id": name, "locked": False, "schema_version": 3, "solution": False}
     return {"nbgrader": {**defaults, "task": False, **changes}}
 

@@ -1,8 +1,8 @@
-"""Exams: a paper drawn from the bank of exercises and its key, as a page and as a notebook.
+"""Exams: an exam paper from the bank of exercises and a key with the answers, as pages and as notebooks.
 
-The same seed always draws the same paper. Each length has a fixed number of questions in each of four parts:
-remember, compute, find the bug, derive. Topics alternate. The numbers of a question, and the wrong line of a
-function, are drawn from the seed in the same way as from a student's name.
+The same seed always gives the same paper. For each duration, the four parts (remember, compute, find the
+bug, derive) have a fixed number of questions. Topics alternate. The seed selects the numbers of a question,
+and the wrong line of a function, in the same way as a student's name does.
 """
 
 from collections import Counter
@@ -27,10 +27,10 @@ REMEMBER, COMPUTE, BUG, DERIVE = "Remember", "Compute", "Find the bug", "Derive"
 
 
 class Part(NamedTuple):
-    """One part of a paper."""
+    """One part of an exam paper."""
 
-    points: int  # of each question; a point is a minute
-    n_lines: int  # to write on
+    points: int  # the points for each question; one point means one minute
+    n_lines: int  # the number of lines for the answer
     instruction: str
 
 
@@ -40,7 +40,7 @@ PARTS = {
     BUG: Part(5, 1, "One line of this function is not right: which (2 marks), and what should it be (3)?"),
     DERIVE: Part(8, 6, "Derive it by hand (4 marks), then write it in lines of NumPy (4)."),
 }
-LENGTHS = {  # minutes: the number of questions of each part
+LENGTHS = {  # by minutes: the number of questions in each part
     20: {REMEMBER: 4, COMPUTE: 1, BUG: 1, DERIVE: 1},
     45: {REMEMBER: 7, COMPUTE: 4, BUG: 2, DERIVE: 2},
     90: {REMEMBER: 13, COMPUTE: 11, BUG: 4, DERIVE: 3},
@@ -48,22 +48,22 @@ LENGTHS = {  # minutes: the number of questions of each part
 
 
 class Question(NamedTuple):
-    """One exercise of the bank as a question of a paper. Pages and notebooks consist of these texts."""
+    """One exercise of the bank as a question in an exam, with the texts for pages and notebooks."""
 
     task: Task
     part: str
-    text: str  # the question, with the numbers of the seed
-    options: list[str]  # to choose from
-    given: str  # the notebook's cell, with a gap for the answer
-    solved: str  # the same cell with the answer
-    answer: str  # on paper
+    text: str  # the question, with the numbers that the seed selects
+    options: list[str]  # the options of a multiple-choice question
+    given: str  # the notebook cell for the answer
+    solved: str  # the notebook cell with the answer
+    answer: str  # the answer on the printed key
 
 
 # --- from an exercise to a question -----------------------------------------------------------------
 
 
 def _make_question(task: Task, part: str, seed: str) -> Question:
-    """Make the question of an exercise, with the numbers of the seed."""
+    """Make a question from an exercise, with the numbers that the seed selects."""
     if isinstance(task, Code):
         return _make_code_question(task, part, seed)
     text, *options = _list_lines(task, seed)
@@ -103,7 +103,7 @@ def _find_answer(task: Task, seed: str) -> object:
 
 
 def _format_points(part: str) -> str:
-    """Return the points of a question of this part, such as "3 marks"."""
+    """Return the points for a question in this part, such as "3 marks"."""
     points = PARTS[part].points
     return "1 mark" if points == 1 else f"{points} marks"
 
@@ -112,7 +112,7 @@ def _format_points(part: str) -> str:
 
 
 class Exam(NamedTuple):
-    """A paper."""
+    """An exam paper."""
 
     seed: str
     minutes: int
@@ -120,22 +120,22 @@ class Exam(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The heading of the paper."""
+        """The title of the paper."""
         points = sum(PARTS[question.part].points for question in self.questions)
         return f"Exam, {self.minutes} minutes, {points} marks"
 
 
 def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam:
-    """Draw the paper of a seed. Topics alternate, and easy questions come first.
+    """Draw an exam paper from a seed. Topics alternate, and easy questions come first.
 
     Parameters
     ----------
     seed : str
-        Any word. Upper and lower case are the same seed.
+        Any word. Uppercase and lowercase letters give the same paper.
     minutes : int
-        20, 45 or 90.
+        The duration: 20, 45 or 90.
     lessons : sequence of str
-        The numbers of the lessons that teach the exercises, such as "03". All lessons if empty.
+        The numbers of the lessons whose exercises may be drawn, such as "03". Empty means all lessons.
 
     Returns
     -------
@@ -144,8 +144,8 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
     Raises
     ------
     ValueError
-        If the seed is empty, if minutes is a different number, or if a lesson does not exist or the lessons
-        have too few exercises.
+        If the seed is empty, if `minutes` has a different value, if a lesson does not exist, or if the
+        lessons have too few exercises.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
     _check_lessons(lessons)
     rng = make_generator(f"exam of {minutes} minutes@{letters}")
     questions: list[Question] = []
-    topics: Counter[str] = Counter()  # how many questions each topic has so far
+    topics: Counter[str] = Counter()  # the number of questions per topic so far
     for part, n_questions in reversed(LENGTHS[minutes].items()):
         pool = _list_pool(part, n_questions, lessons)
         shuffled = [pool[i] for i in rng.permutation(len(pool))]
@@ -168,7 +168,7 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
 
 
 def _check_lessons(lessons: Sequence[str]) -> None:
-    """Raise ValueError for a lesson that teaches no exercise."""
+    """Raise ValueError for a number that is not the number of a lesson with exercises."""
     known = {_find_lesson(task) for task in bank().values()}
     for number in lessons:
         if number not in known:
@@ -181,7 +181,7 @@ def _find_lesson(task: Task) -> str:
 
 
 def _list_pool(part: str, n_questions: int, lessons: Sequence[str]) -> list[Task]:
-    """Return the exercises to draw from. Raises ValueError if there are too few."""
+    """Return the exercises that this part may contain. Raises ValueError if there are too few."""
     pool = [task for task in bank().values() if choose_part(task) == part]
     if lessons:
         pool = [task for task in pool if _find_lesson(task) in lessons]
@@ -192,7 +192,7 @@ def _list_pool(part: str, n_questions: int, lessons: Sequence[str]) -> list[Task
 
 
 def _pick_tasks(pool: Sequence[Task], n_tasks: int, topics: Counter[str]) -> list[Task]:
-    """Pick exercises one by one, each from the topic that has the fewest so far. Updates the counts."""
+    """Pick exercises one by one, each from a topic with the fewest questions so far. Updates `topics`."""
     remaining = list(pool)
     picked = []
     for _ in range(n_tasks):
@@ -204,7 +204,7 @@ def _pick_tasks(pool: Sequence[Task], n_tasks: int, topics: Counter[str]) -> lis
 
 
 def _sort_questions(questions: Sequence[Question]) -> list[Question]:
-    """Sort the questions by part, and within a part as in the bank, where easy exercises come first."""
+    """Sort the questions by part. Within a part, keep the order of the bank: easy exercises first."""
     part_order = list(PARTS)
     bank_order = list(bank().values())
 
@@ -217,7 +217,7 @@ def _sort_questions(questions: Sequence[Question]) -> list[Question]:
 def choose_part(task: Task) -> str:
     """Return the part of a paper to which an exercise belongs.
 
-    Returns "" for an exercise that is not used: an easy number needs no pencil, so it is nothing to compute.
+    Returns "" for an exercise that is not used. Easy number exercises need no calculation on paper.
     """
     if isinstance(task, Code):
         return DERIVE if task.id.endswith(".backward") else BUG
@@ -245,7 +245,7 @@ print(sum(MARKS[each] for each in right), "of", sum(MARKS.values()), "marks")
 
 
 def make_exam_notebook(exam: Exam, key: bool = False) -> str:
-    """Format a paper as a notebook.
+    """Format an exam paper as a notebook.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def make_exam_notebook(exam: Exam, key: bool = False) -> str:
 
 
 def make_exam_assignment(exam: Exam) -> str:
-    """Format the points of a paper as an assignment file, for `npformer grade --assignment`.
+    """Format the points for the questions as an assignment file for `npformer grade --assignment`.
 
     Parameters
     ----------
@@ -292,13 +292,13 @@ LINE = '<div class="line"></div>'
 
 
 def make_exam_page(exam: Exam, key: bool = False) -> str:
-    """Format a paper as an HTML page to print.
+    """Format an exam paper as an HTML page for printing.
 
     Parameters
     ----------
     exam : Exam
     key : bool
-        Whether the page contains the answers instead of lines to write on.
+        Whether the page contains the answers instead of empty lines for the answers.
 
     Returns
     -------
@@ -321,7 +321,7 @@ def make_exam_page(exam: Exam, key: bool = False) -> str:
 
 
 def _list_options(question: Question, key: bool) -> Iterator[str]:
-    """Yield the options to choose from, or the code with the wrong line."""
+    """Yield the options of a question, or the code with the wrong line."""
     for option in question.options:
         is_marked = key and option.startswith(question.answer)
         if is_marked:
@@ -335,14 +335,14 @@ def _list_options(question: Question, key: bool) -> Iterator[str]:
 
 
 def _list_solution(question: Question) -> Iterator[str]:
-    """Yield the answer and the section that teaches it."""
+    """Yield the answer, and the lesson section that teaches the topic."""
     has_options = question.part == REMEMBER
     yield "" if has_options else f'<pre class="right">{escape(question.answer)}</pre>'
     yield f'<p class="quiet">{question.task.id}; lesson {escape(question.task.teach)}</p>'
 
 
 def _list_gaps(question: Question) -> Iterator[str]:
-    """Yield the lines to write on."""
+    """Yield the empty lines for the answer."""
     lines = PARTS[question.part].n_lines * LINE
     yield "<p>Line ____ should be:</p>" if question.part == BUG else ""
     yield lines
@@ -355,7 +355,7 @@ def _list_gaps(question: Question) -> Iterator[str]:
 
 
 def make_exam_files(exam: Exam, folder: Path) -> dict[Path, str]:
-    """Format a paper and its key as pages and as notebooks, and its points as an assignment file.
+    """Format an exam and its key as pages and as notebooks, and the points as an assignment file.
 
     Parameters
     ----------

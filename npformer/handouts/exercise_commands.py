@@ -1,4 +1,4 @@
-"""Run the commands exercises, show, assignment and exam. Their options are defined in npformer.cli."""
+"""Run the commands `exercises`, `show`, `assignment` and `exam`. npformer.cli defines their options."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from npformer.validation.output_files import check_output_file, check_output_fol
 
 
 def exercises(options: Namespace) -> Iterator[str]:
-    """Print the list of all exercises."""
+    """Yield the list of all exercises as text."""
     yield str(list_exercises())
 
 
 def show(options: Namespace) -> Iterator[str]:
-    """Print one exercise, or its solution with one wrong line."""
+    """Yield the text of one exercise, or the exercise's solution with one wrong line."""
     if options.bug:
         yield str(find_the_bug(options.id))
     else:
@@ -50,16 +50,16 @@ def _write(files: dict[Path, str]) -> Iterator[str]:
 
 
 def parse_ids(chosen: str | None) -> list[str]:
-    """Return the exercise ids in a list with commas, without repeats, or all ids if there is no list.
+    """Return the exercise ids in a comma-separated list, without repetitions, or all ids without a list.
 
-    Raises ValueError for an exercise that does not exist.
+    Raises ValueError if an exercise does not exist.
     """
     if not chosen:
         return [exercise.id for exercise in list_exercises()]
     ids: list[str] = []
     for text in chosen.split(","):
         exercise_id = text.strip().partition("@")[0]
-        show_exercise(exercise_id)  # raises ValueError for an exercise that the bank does not have
+        show_exercise(exercise_id)  # raises ValueError if the exercise does not exist
         if exercise_id not in ids:
             ids.append(exercise_id)
     return ids

@@ -1,6 +1,6 @@
 """Find the lesson notebooks, and write copies without outputs for readers and students.
 
-The build of the wheel loads this file without the package, so the package is imported inside functions.
+The wheel build loads this file when npformer is not importable, so functions import npformer when called.
 """
 
 import copy
@@ -9,11 +9,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-FOLDER = "my_lessons"  # the reader's own folder: tests and updates of npformer never change it
+FOLDER = "my_lessons"  # the reader's own folder, which tests and updates of npformer never change
 
 
 def get_entry(cell: dict[str, Any], role: str) -> str:
-    """Return an entry of a cell's npformer metadata, such as the id of its "predict", or "" without one.
+    """Return an entry of a cell's npformer metadata, such as "predict", or "" if the entry is missing.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def get_entry(cell: dict[str, Any], role: str) -> str:
 
 
 def get_source(cell: dict[str, Any]) -> str:
-    """Return the text of a cell as one string. A notebook may store it as a list of lines.
+    """Return the text of a cell as one string. A notebook may store the text as a list of lines.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def make_student_copy(notebook: dict[str, Any]) -> dict[str, Any]:
 def list_lesson_files() -> list[Path]:
     """Return the notebooks of the lessons, in order.
 
-    An installed package contains them; in a clone they are in the folder notebooks.
+    An installed package contains the notebooks. In a clone, they are in the folder `notebooks`.
 
     Returns
     -------
@@ -105,12 +105,12 @@ def list_lesson_files() -> list[Path]:
 def write_lessons(
     folder: str | os.PathLike[str] = FOLDER, *, force: bool = False
 ) -> tuple[list[Path], list[Path]]:
-    """Write every lesson and the exercises into a folder, without outputs.
+    """Write a copy of each lesson notebook, without outputs, into a folder.
 
     Parameters
     ----------
     folder : str or path
-        It is made if it does not exist.
+        The folder, which is created if it does not exist.
     force : bool
         Whether to overwrite existing files.
 
@@ -125,7 +125,7 @@ def write_lessons(
     FileNotFoundError
         If this copy of npformer has no lessons.
     ValueError
-        If the folder is a file, holds the lessons themselves, or holds a folder with the name of a lesson.
+        If the folder is a file, contains the original lessons, or contains a folder named like a lesson.
     """
     from npformer.validation.output_files import check_output_folder, write_files
 

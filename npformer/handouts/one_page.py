@@ -2,10 +2,10 @@
 
     python one_page.py              or, to try your own name:     python one_page.py Ada
 
-NumPy only, every gradient by hand. Symbols as in "Attention Is All You Need" (Vaswani et al., 2017). Read a
-function down the page, and its `backward` up. Of two lines with the same number, the lower line undoes the
-upper line and uses its variables. dy is the gradient of the loss with respect to y. It has the shape of y,
-and each entry is a derivative of the loss. Every line of `backward` follows one of these rules:
+This page uses only NumPy, and every gradient is written by hand. The symbols are from "Attention Is All You
+Need" (Vaswani et al., 2017). `backward` takes the numbered steps of its function in reverse order. Of two
+lines with the same number, the lower line undoes the upper line and uses its variables. dy is the gradient
+of the loss with respect to y, and has the shape of y. Every line of `backward` follows one of these rules:
 
     y = x W             dx = dy W^T  and  dW = x^T dy: each factor gets dy times the other factor
     y = f(x)            dx = dy f'(x), entry by entry
@@ -65,8 +65,8 @@ def softmax(s):
 
 def attention(x, W_Q, W_K, W_V, W_O):
     """MultiHead = Concat(head_1, ..., head_h) W_O,  head = softmax(Q K^T / sqrt(d_k)) V   (equation 1)"""
-    x, scale = x[:, None], 1 / sqrt(W_K.shape[-1])                         # (B, 1, T, d): for all heads
-    later = np.where(np.tri(x.shape[2]), 0, -np.inf)                       # (T, T): masks later tokens
+    x, scale = x[:, None], 1 / sqrt(W_K.shape[-1])                         # (B, 1, T, d): one x for all heads
+    later = np.where(np.tri(x.shape[2]), 0, -np.inf)                       # (T, T): masks the later tokens
     Q, K, V = x @ W_Q, x @ W_K, x @ W_V                                    # ① (B, h, T, d_k)
     S = Q @ K.mT * scale + later                                           # ② (B, h, T, T)
     A = softmax(S)                                                         # ③ (B, h, T, T): attention weights
@@ -91,14 +91,14 @@ def block(x, W_Q, W_K, W_V, W_O, gamma_1, beta_1, W_1, b_1, W_2, b_2, gamma_2, b
     y, norm_2_backward = layer_norm(h + f, gamma_2, beta_2)                # ④ (B, T, d)
     def backward(dy):
         df, *dnorm_2 = norm_2_backward(dy)                                 # ④ (B, T, d): gradient of h + f
-        dh, *dffn = ffn_backward(df)                                       # ③ (B, T, d): of h, through FFN
+        dh, *dffn = ffn_backward(df)                                       # ③ (B, T, d): to h through the FFN
         da, *dnorm_1 = norm_1_backward(df + dh)                            # ② (B, T, d): h was used twice
         dx, *dattention = attention_backward(da)                           # ① (B, T, d): x was used twice
         return da + dx, *dattention, *dnorm_1, *dffn, *dnorm_2
     return y, backward
 
 def transformer(ids, E, *weights):
-    """x = E[ids] sqrt(d) + PE, then the blocks, with twelve weights each; logits = x E^T   (section 3.4)"""
+    """x = E[ids] sqrt(d) + PE, then blocks of twelve weights each, then logits = x E^T   (section 3.4)"""
     d, undo = E.shape[1], []
     x = E[ids] * sqrt(d) + positions(ids.shape[1], d)                      # ① (B, T, d)
     for i in range(0, len(weights), 12):                                   # ②
@@ -141,7 +141,7 @@ def adamw(weights, gradients, ms, vs, step, rate, beta_1=0.9, beta_2=0.98, eps=1
         w -= rate * (m_hat / (np.sqrt(v_hat) + eps) + decay * w)
 
 def new_weights(rng, d=32, d_ff=128, h=2, n_blocks=2):
-    """Random weights with a standard deviation that keeps the outputs of a product as large as its inputs"""
+    """Random weights, scaled so that the outputs x W are about as large as the inputs x"""
     weights = [rng.normal(0, d**-0.5, (len(LETTERS), d))]                  # E
     for _ in range(n_blocks):
         weights += [*rng.normal(0, d**-0.5, (3, h, d, d // h))]            # W_Q, W_K, W_V
@@ -153,14 +153,14 @@ def new_weights(rng, d=32, d_ff=128, h=2, n_blocks=2):
     return weights
 
 def noise(rng, B=16):
-    """Lines such as "      qzj bxwv|vwxb jzq      ": as ids, and the targets: the letters after the bar"""
+    """Ids of lines such as "      qzj bxwv|vwxb jzq      ", and as targets the letters after the bar"""
     letters = rng.integers(27, size=(B, N))                                # 0 is the space
-    letters[np.arange(N) < rng.integers(N, size=(B, 1))] = 0               # words of 1 to N letters
+    letters[np.arange(N) < rng.integers(N, size=(B, 1))] = 0               # leaves words of 1 to N letters
     lines = np.hstack([letters, np.full((B, 1), 27), letters[:, ::-1]])    # (B, 2N + 1)
     return lines[:, :-1], np.where(np.arange(2 * N) < N, -1, lines[:, 1:])
 
 def say(word, weights):
-    """Generate letter by letter: always the most likely next letter"""
+    """Generate the letters after the bar one by one, each time the most likely letter"""
     line = "".join(letter for letter in word.lower() if letter in LETTERS[:27])[:N].rjust(N) + "|"
     while len(line) <= 2 * N:
         logits, _ = transformer(np.array([[LETTERS.index(letter) for letter in line]]), *weights)
@@ -168,7 +168,7 @@ def say(word, weights):
     return line[N + 1 :].strip()
 
 def slopes(weights, batch, rng, h=1e-7):
-    """Gradient check: the derivative of the loss along a random direction u, by hand and by differences"""
+    """Gradient check: the loss's derivative along a random direction, from gradients and from differences"""
     u = [rng.normal(size=w.shape) for w in weights]
     _, gradients = loss_and_gradients(weights, *batch)
     ahead, behind = ([w + way * du for w, du in zip(weights, u, strict=True)] for way in (h, -h))
@@ -184,7 +184,7 @@ def main(words=(), steps=800):
     print(f"slope of the loss in a random direction: {by_hand:.6f} by hand, {tried:.6f} tried out\n")
     for step in range(1, steps + 1):
         loss, gradients = loss_and_gradients(weights, *noise(rng))
-        rate = 0.005 * min(4 * step / steps, 4 / 3 * (1 - step / steps))   # rises, then falls
+        rate = 0.005 * min(4 * step / steps, 4 / 3 * (1 - step / steps))   # the rate rises, then falls
         adamw(weights, gradients, ms, vs, step, rate)
         if step == 1 or step % (steps // 10) == 0:
             print(f"step {step:3}   loss {loss:.3f}   stressed -> {say('stressed', weights)}", flush=True)

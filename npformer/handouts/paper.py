@@ -1,4 +1,4 @@
-"""Make HTML pages for printing. Exams, worksheets and the report on a class share the style paper.css."""
+"""Make HTML pages for printing. Exams, worksheets and the class report share the style sheet paper.css."""
 
 from html import escape
 
@@ -28,7 +28,7 @@ def make_page(kind: str, title: str, body: str, sheet: str) -> str:
     Parameters
     ----------
     kind : str
-        The CSS class of the page: "exam", "worksheet" or another class of paper.css.
+        The CSS class of the page, such as "exam" or "worksheet". The file paper.css defines these classes.
     title : str
         The title as plain text.
     body : str

@@ -1,30 +1,31 @@
-"""Draw the printed output of a cell for a slide: each number gets a bar or a coloured square.
+"""Draw the printed output of a cell for a slide. Each number gets a bar or a coloured square.
 
     learned      16 words:  43.6 %   ██████████
     ALiBi        16 words:  96.5 %   ██████████████████████
 
-For the question before it, the same table is drawn with gaps instead of the numbers.
+On the slide with the question, the same table has gaps instead of the numbers.
 """
 
 import html
 import re
 from collections.abc import Sequence
 
-PATTERNS = {  # the numbers that are drawn if the lesson does not choose them
+PATTERNS = {  # match the numbers that are drawn, unless the lesson chooses them
     "bars": r"-?[\d,]*\.?\d+(?=\D*$)",  # the last number of each line
     "squares": r"(?<![\w.])-?\d+\.\d*(?![\w.])",  # every number with a decimal point
 }
-CLAIM = re.compile(r"\b(?:True|False)$")  # a check for readers, which is left out on slides
+CLAIM = re.compile(r"\b(?:True|False)$")  # A line with this end is a check for readers. Slides leave it out.
 LETTER = 0.522  # the width of a letter on a slide, in em
-LONGEST, SHORTEST = 24, 8  # the widths that a bar may have, in letters
-SMALLEST_FONT, LARGEST_FONT = 28, 60  # pixels
-WIDTH, HEIGHT = 1186, 300  # the room for printed output on a slide, in pixels
+LONGEST, SHORTEST = 24, 8  # the limits of a bar's width, in letters
+SMALLEST_FONT, LARGEST_FONT = 28, 60  # the limits of the font size, in pixels
+WIDTH, HEIGHT = 1186, 300  # the size of the area for printed output on a slide, in pixels
 
 
 def draw_numbers(printed: str, kind: str, where: str, line_width: int, hidden: bool = False) -> str:
     """Format printed output as HTML, and draw its numbers as bars or squares.
 
-    All numbers share one scale, up to the largest. Percentages are parts of 100. A matching word is marked.
+    All numbers share one scale, which ends at the largest number, or at 100 if there are percentages. A word
+    that matches gets a full bar or square.
 
     Parameters
     ----------
@@ -32,9 +33,9 @@ def draw_numbers(printed: str, kind: str, where: str, line_width: int, hidden: b
     kind : str
         "bars" or "squares".
     where : str
-        A regular expression for what is drawn, or "" for the default of `PATTERNS`.
+        A regular expression that matches the numbers to draw, or "" for the default in `PATTERNS`.
     line_width : int
-        The letters that fit into a line.
+        The number of letters that fit into a line.
     hidden : bool
         Whether gaps replace the numbers.
 
@@ -71,7 +72,7 @@ def draw_numbers(printed: str, kind: str, where: str, line_width: int, hidden: b
 def _draw_line(
     line: str, matches: Sequence[re.Match[str]], shares: Sequence[float], bar_width: int, hidden: bool
 ) -> str:
-    """Draw one line, with squares instead of its numbers or with bars after the line."""
+    """Draw one line, with its numbers on squares or with bars after the line."""
     numbers = []
     bars = []
     for match, share in zip(matches, shares, strict=True):
@@ -97,7 +98,7 @@ def enlarge(printed: str) -> str:
 
 
 def choose_font_size(longest: int, n_lines: int) -> int:
-    """Return the font size in pixels with which lines fit on a slide. `longest` is in letters."""
+    """Return the font size in pixels at which the lines fit on a slide. `longest` is a number of letters."""
     fits_width = int(WIDTH / LETTER / longest)
     fits_height = HEIGHT // n_lines
     return max(SMALLEST_FONT, min(LARGEST_FONT, fits_width, fits_height))
@@ -121,7 +122,7 @@ def narrow_columns(lines: Sequence[str]) -> list[str]:
 
 
 def compute_shares(matches: Sequence[Sequence[re.Match[str]]]) -> list[list[float]]:
-    """Return each number divided by the largest one, or by 100 if there are percentages. A word gets 1.
+    """Return each number divided by the largest number, or by 100 if there are percentages. A word gets 1.
 
     >>> compute_shares([list(re.finditer("[0-9]+|x", line)) for line in ("1 8", "50 %", "2 x")])
     [[0.01, 0.08], [0.5], [0.02, 1.0]]
@@ -158,7 +159,7 @@ def parse_magnitude(text: str) -> float:
 
 
 def replace_matches(line: str, matches: Sequence[re.Match[str]], parts: Sequence[str]) -> str:
-    """Return the line as HTML, with each match replaced by a part."""
+    """Return the line as HTML, in which parts replace the matches."""
     pieces = []
     position = 0
     for match, part in zip(matches, parts, strict=True):
@@ -170,9 +171,9 @@ def replace_matches(line: str, matches: Sequence[re.Match[str]], parts: Sequence
 
 
 def draw_square(text: str, share: float) -> str:
-    """Return a number on a coloured square: blue, or orange if negative. A larger number has a darker square.
+    """Return a number on a coloured square. A larger magnitude gives a darker square.
 
-    A share of 0 has no square.
+    The square is blue, or orange if the number is negative. With a share of 0 there is no square.
     """
     number = html.escape(text)
     if not share:
@@ -182,12 +183,12 @@ def draw_square(text: str, share: float) -> str:
 
 
 def draw_bar(share: float, bar_width: int) -> str:
-    """Return a bar for a share of the full width. The rest of the width is left empty."""
+    """Return a bar that fills a share of the full width. The rest of the width remains empty."""
     length = LETTER * bar_width * share
     rest = LETTER * bar_width * (1 - share)
     return f'<b class="bar" style="width: {length:.2f}em; margin-right: {rest:.2f}em"></b>'
 
 
 def draw_gap(n_letters: int) -> str:
-    """Return an empty box in which students could write n letters."""
+    """Return an empty box, as wide as n letters."""
     return f'<b class="box">{" " * n_letters}</b>'

@@ -1,30 +1,30 @@
-"""Slides: a lesson's notebook as a slide show for a browser, one idea per slide, without a network.
+"""Slides: turn a lesson's notebook into a slide show for a browser, which needs no network.
 
     question → pause → run → picture → answer
 
-nbconvert's exporter for reveal.js makes the page. The page is one file that contains everything: the files of
-reveal.js with their licences come from sphinx-revealjs, a package of the extra `slides`. Formulas become
-MathML, which browsers draw themselves. Code that draws a picture is moved to the speaker notes (key S). The
-notes also have the minutes, the lesson's text and the likely wrong guesses. Questions and answers are shown
-at the foot of a slide, over its content.
+nbconvert's exporter for reveal.js makes the page, which is a single file. The files of reveal.js and their
+licences come from sphinx-revealjs, a package of the extra `slides`. Formulas become MathML, which browsers
+display without further code. Code that draws a picture is moved to the speaker notes (key S). The notes also
+contain the minutes, the lesson's text and the likely wrong guesses. Questions and answers appear at the
+bottom of a slide, over its content.
 
-The metadata of a cell say how it becomes a slide. `slideshow.slide_type` is Jupyter's own. The others are
-entries under `npformer`:
+The metadata of a cell define how the cell becomes a slide. Jupyter defines `slideshow.slide_type`. The
+following entries are under `npformer`:
 
 title     the title of the slide
-stage     shorter text for the slide
+stage     a shorter text for the slide
 ask       a shorter question
 answer    a shorter answer
-code      the lines of the cell that are shown, such as "2-5"
+code      the lines of the cell's code that are shown, such as "2-5"
 drawn     how the printed output is drawn: "bars" or "squares" (see slide_pictures.py)
 where     which numbers are drawn, as a regular expression
-station   a step of the worked example: the slide of the question shows the player at this step
-again     the title of an earlier slide: the slide of the question repeats its picture or table
-cover     the visible part of the answer's picture before the answer is shown (see `make_covers`)
-ahead     the same, for an answer on its own slide; its table is shown with gaps
+station   a step of the worked example; the question's slide shows the player at this step
+again     the title of an earlier slide, whose picture or table the question's slide repeats
+cover     the part of the answer's picture that is visible before the answer is shown (see `make_covers`)
+ahead     like `cover`, for an answer on a separate slide; a table is shown with gaps
 
-A lesson is run again for its slides. The letters of a saved picture would be too small for the back of a room
-when enlarged, so the pictures are drawn anew in a smaller size (see plots.style).
+The lesson is run again for the slides, because the letters in a saved picture are too small for a large room.
+In this run the pictures are drawn in a smaller size, so that enlarged letters are large (see plots.style).
 """
 
 import html
@@ -43,15 +43,15 @@ from npformer.lessons.predictions import QUESTION, reveal
 from npformer.player.player_page import play
 
 STAGE_FOLDER = Path(__file__).parent / "stage"
-LINE_WIDTH = 80  # letters in a line of code
+LINE_WIDTH = 80  # the number of letters in a line of code
 CELL_SECONDS = 600  # the longest time that a cell may run
 NO_KERNEL = "no kernel starts. To get one: python -m ipykernel install --sys-prefix."
 PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Page Up and Page Down a station, Home
 and End, Enter the whole step, Backspace back, H hides the results, S the arithmetic, V the values beside
 their gradients, L the live pictures. Click on the slide's title, and → is the next slide again."""
-WIDGET = "application/vnd.jupyter.widget-view+json"  # a slider, which needs a running kernel
-ASKED = '<i class="over"></i>'  # begins a question at the foot of a slide
-ANSWERED = '<i class="over answer"></i>'  # begins an answer there
+WIDGET = "application/vnd.jupyter.widget-view+json"  # the type of a slider, which needs a kernel
+ASKED = '<i class="over"></i>'  # marks a question, which is shown at the bottom of a slide
+ANSWERED = '<i class="over answer"></i>'  # marks an answer, which is shown at the bottom of a slide
 FRAME = re.compile(r"""<iframe title="([^"]*)"[^>]*? srcdoc='([^']*)'></iframe>""")
 SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
 PRINTED = re.compile(r"```text\n(.*?)\n```", flags=re.S)
@@ -68,16 +68,16 @@ MATH = re.compile(
 class Slide(NamedTuple):
     """One slide."""
 
-    text: str  # as Markdown
+    text: str  # the first content, as Markdown
     then: tuple[str, ...] = ()  # the parts that further clicks add
-    notes: str = ""  # for the speaker
+    notes: str = ""  # the speaker notes
 
 
 class Plan(NamedTuple):
-    """The entries of the lesson plan for one lesson."""
+    """The part of the lesson plan that belongs to one lesson."""
 
-    minutes: dict[str, int]  # of each section
-    questions: list[tuple[str, str]]  # questions that students will ask, and the answers
+    minutes: dict[str, int]  # by section
+    questions: list[tuple[str, str]]  # pairs of a question that students often ask and its answer
 
 
 def _ignore_message(message: str) -> None:
@@ -96,9 +96,9 @@ def save_slides(
     lesson : str
         The number of the lesson, such as "05".
     folder : str or path
-        It is made if it does not exist.
+        The folder, which is created if it does not exist.
     tell : function of a str
-        It is called with the reason if the saved outputs are shown.
+        The function that receives the reason if the saved outputs are shown.
 
     Returns
     -------
@@ -109,12 +109,12 @@ def save_slides(
     ValueError
         If the lesson does not exist.
     LessonFails
-        If a cell fails and there are no saved outputs, as in a student's copy.
+        If a cell fails and the notebook has no saved outputs, like a student's copy.
     ModuleNotFoundError
         If the packages of the extra `slides` are not installed.
     """
     file = find_lesson(lesson)
-    page_parts = read_page_parts()  # before the lesson is run: this raises an error if a package is missing
+    page_parts = read_page_parts()  # first, because this raises an error if a package is missing
     notebook = json.loads(file.read_text(encoding="utf-8"))
     try:
         notebook = run_for_slides(notebook, file.name)
@@ -133,7 +133,7 @@ def save_slides(
 
 
 def list_lessons() -> dict[str, Path]:
-    """Return the notebook of each lesson by its number: {"01": Path(...), …}.
+    """Return the notebook of each lesson by lesson number: {"01": Path(...), …}.
 
     >>> list_lessons()["05"].name
     '05_encoder_block.ipynb'
@@ -161,9 +161,9 @@ class LessonFails(RuntimeError):
 
 
 def run_for_slides(notebook: dict[str, Any], name: str) -> dict[str, Any]:
-    """Run a notebook in an empty folder, with pictures drawn for slides, and return it with its outputs.
+    """Run a notebook in an empty folder, draw pictures for slides, and return the notebook with outputs.
 
-    Raises LessonFails with the name of the lesson's file and the cell that fails.
+    Raises LessonFails with the name of the lesson's file and the failing cell.
     """
     from asyncio import CancelledError
 
@@ -173,27 +173,27 @@ def run_for_slides(notebook: dict[str, Any], name: str) -> dict[str, Any]:
     from nbclient.exceptions import CellExecutionError
 
     run = nbformat.reads(json.dumps(notebook), as_version=4)
-    started: list[Any] = []  # the code cells so far
+    started: list[Any] = []  # the code cells that were started so far
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
         client = NotebookClient(run, timeout=CELL_SECONDS, coalesce_streams=True, resources=resources)
         client.on_cell_execute = lambda cell, cell_index: started.append(cell)
-        client.widget_registry = {}  # the output of a slider becomes an output of its cell
-        client.extra_arguments = ["--log-level=ERROR"]  # the kernel prints no notices in the terminal
+        client.widget_registry = {}  # so that a slider's output is stored in its cell
+        client.extra_arguments = ["--log-level=ERROR"]  # hides the kernel's notices
         try:
             client.execute(env={**os.environ, STAGE: "1"})
         except CellExecutionError as error:
             raise _explain_failure(name, started, f"{error.ename}: {error.evalue}") from None
-        except (RuntimeError, OSError, NoSuchKernel) as error:  # the kernel died, is too slow or is missing
+        except (RuntimeError, OSError, NoSuchKernel) as error:  # The kernel died, is slow or is missing.
             first_line = str(error).partition("\n")[0]
             raise _explain_failure(name, started, first_line.rstrip(".")) from None
-        except CancelledError:  # nbclient turns Ctrl+C into this error
+        except CancelledError:  # nbclient raises this error after Ctrl+C.
             raise KeyboardInterrupt from None
     return dict(run)
 
 
 def _explain_failure(name: str, started: Sequence[dict[str, Any]], reason: str) -> LessonFails:
-    """Make the error that names the last cell that was started, and says what to do."""
+    """Make an error that names the last started cell and explains what to do."""
     if not started:
         return LessonFails(f"{name} does not run here: {NO_KERNEL}")
     first_line = get_source(started[-1]).strip().partition("\n")[0]
@@ -206,7 +206,7 @@ def _explain_failure(name: str, started: Sequence[dict[str, Any]], reason: str) 
 
 
 def parse_plan(lesson: int, text: str) -> Plan:
-    """Read the minutes and the questions of a lesson from the tables of the lesson plan.
+    """Read the minutes and the students' questions for a lesson from the tables of the lesson plan.
 
     >>> parse_plan(1, "| 01 | 1.1 **7** · 1.2 **3** |\\n| 1 | Why? | Because. |")
     Plan(minutes={'1.1': 7, '1.2': 3}, questions=[('Why?', 'Because.')])
@@ -217,7 +217,7 @@ def parse_plan(lesson: int, text: str) -> Plan:
 
 
 def read_guesses(page: Path) -> dict[str, str]:
-    """Read the likely wrong guesses of each prediction, as Markdown. Without the page there are none."""
+    """Read the likely wrong guesses for each prediction, as Markdown. A missing page gives an empty dict."""
     text = page.read_text(encoding="utf-8") if page.is_file() else ""
     guesses: dict[str, str] = {}
     for prediction, guess in GUESSES.findall(text):
@@ -229,10 +229,10 @@ def read_guesses(page: Path) -> dict[str, str]:
 
 
 def make_slides(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> list[Slide]:
-    """Make the slides of a notebook, as the metadata of its cells say: slide, fragment or skip.
+    """Make slides from a notebook. The metadata of a cell say: slide, fragment of a slide, or skip.
 
-    The last slide has the summary of the lesson. The first and the last have the questions of the plan in
-    their notes.
+    The last slide contains the summary of the lesson. The notes of the first and of the last slide contain
+    the students' questions.
     """
     slides: list[Slide] = []
     cells = notebook["cells"]
@@ -244,7 +244,7 @@ def make_slides(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -
             slides += make_code_slides(cell, _read_introduction(cells[i - 1]) if i else "")
         elif _slide_type(cell) == "fragment":
             slides[-1] = add_fragment(slides[-1], cell)
-    if not slides:  # the cells of the notebook have no metadata for slides
+    if not slides:  # No cell has metadata for slides.
         slides = [Slide(f"# {find_title(notebook)}")]
     summary = "\n".join(f"- {line}" for line in get_entry(notebook, "known"))
     if summary:
@@ -266,7 +266,7 @@ def _is_slide(cell: dict[str, Any], cell_type: str) -> bool:
 
 
 def _find_next_code(cells: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the first code cell with its own slide, or None."""
+    """Return the first code cell that has its own slide, or None."""
     for cell in cells:
         if _is_slide(cell, "code"):
             return cell
@@ -274,7 +274,7 @@ def _find_next_code(cells: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _read_introduction(cell: dict[str, Any]) -> str:
-    """Return the text of the cell before a code cell if readers see it but the slides skip it, else ""."""
+    """Return the text of the cell before a code cell if the slides skip this text, otherwise ""."""
     is_introduction = _slide_type(cell) == "skip" and cell["cell_type"] == "markdown"
     return get_source(cell) if is_introduction else ""
 
@@ -283,9 +283,10 @@ def _read_introduction(cell: dict[str, Any]) -> str:
 
 
 def make_subject(cell: dict[str, Any], before: Sequence[Slide], coming: dict[str, Any] | None) -> str:
-    """Return what a question's slide shows, as HTML, or "" if its cell names nothing.
+    """Return the subject of a question's slide as HTML, or "" if the metadata of the cell name none.
 
-    It is the player at a step, the covered result of the coming cell, or the picture of an earlier slide.
+    The subject is the player at a step, the covered result of the next cell, or the picture of an earlier
+    slide.
     """
     station = get_entry(cell, "station")
     if station:
@@ -304,25 +305,32 @@ def make_subject(cell: dict[str, Any], before: Sequence[Slide], coming: dict[str
 
 
 def cover_pictures(outputs: Sequence[str], visible: str = "") -> list[str]:
-    """Return the pictures and players among the outputs, covered except for their visible part.
+    """Return the pictures and players among the outputs. Everything except the visible part is covered.
 
     >>> cover_pictures(["<img>"], "0%")
     ['<img><i class="cover" style="--left: 0; --right: 100; --top: 0; --bottom: 100"></i>']
     """
-    pictures = [part for part in outputs if part.startswith("<i")]  # <img> or <iframe>
+    pictures = [part for part in outputs if part.startswith("<i")]  # matches <img> and <iframe>
     return [picture + "".join(make_covers(picture, str(visible))) for picture in pictures]
 
 
 def make_covers(picture: str, visible: str) -> Iterator[str]:
     """Yield the HTML elements that cover a picture, except for its visible part.
 
-    "2" leaves two panels visible, "30%" the left part. "axes" covers the inside of the axes, and "axes 30%"
-    only the right part of the inside. "" covers nothing. A saved picture does not say where its panels are:
-    "2" and "axes" cover all of it.
+    The values of `visible` mean:
+
+    - "": the whole picture is visible;
+    - "30%": the left 30 % of the picture are visible;
+    - "2": the first two panels are visible;
+    - "axes": all is visible except the inside of the axes;
+    - "axes 30%": like "axes", but the left 30 % of the inside are visible too.
+
+    A saved picture does not contain the places of its panels. In this case "2" and "axes" cover the whole
+    picture.
     """
     kind, _, share = visible.partition(" ")
     panels = _read_panels(picture)
-    boxes: list[tuple[float, ...]] = []  # left, right, top, bottom in percent
+    boxes: list[tuple[float, ...]] = []  # the edges of the covers in percent: left, right, top, bottom
     if kind.endswith("%"):
         boxes = [(float(kind.strip("%")), 100, 0, 100)]
     elif kind == "axes" and panels:
@@ -341,7 +349,7 @@ def make_covers(picture: str, visible: str) -> Iterator[str]:
 
 
 def _read_panels(picture: str) -> list[list[float]]:
-    """Return five numbers per panel: its left edge, and the left, right, top and bottom of its axes."""
+    """Return five numbers per panel: the panel's left edge, and the four edges of its axes."""
     match = PANELS.search(picture)
     if match is None:
         return []
@@ -351,9 +359,9 @@ def _read_panels(picture: str) -> list[list[float]]:
 def make_question_slide(
     cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str = ""
 ) -> Slide:
-    """Make a slide with a title, a subject, and a question that appears with a click.
+    """Make a slide with a title, a subject, and a question that appears after a click.
 
-    The text of the lesson before the question is in the notes.
+    The notes contain the lesson's text before the question.
     """
     text, _, question = get_source(cell).partition(QUESTION)
     level = "# " if text.startswith("# ") else "## "
@@ -378,7 +386,7 @@ def make_question_slide(
 
 
 def format_minutes(section: str, plan: Plan) -> str:
-    """Return the time of a section, and the time left of the lesson when the section begins.
+    """Return a text with the time for a section, and the time that is left when the section begins.
 
     >>> format_minutes("1.2", Plan({"1.1": 7, "1.2": 3, "1.3": 4}, []))
     'Section 1.2: 3 minutes; 7 are left, with this one.'
@@ -395,10 +403,10 @@ def format_minutes(section: str, plan: Plan) -> str:
 
 
 def make_code_slides(cell: dict[str, Any], introduction: str = "") -> list[Slide]:
-    """Make one slide per picture, or one slide with the code and its output. The last one has the answer.
+    """Make one slide per picture, or one slide with the code and its output. The last slide has the answer.
 
-    `introduction` is the lesson's text before the cell, for the notes. There is no slide if the cell has
-    nothing to show because it needs weights that are not installed.
+    `introduction` is the lesson's text before the cell, for the notes. A cell without code, output and answer
+    gets no slide; this happens if the weights for the cell are not installed.
     """
     outputs = list_outputs(cell)
     code = select_code(cell)
@@ -410,7 +418,7 @@ def make_code_slides(cell: dict[str, Any], introduction: str = "") -> list[Slide
     if pictures:
         slides = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
     elif code:
-        slides = [Slide(f"{heading}\n\n{code}", tuple(outputs))]  # the output appears with a click
+        slides = [Slide(f"{heading}\n\n{code}", tuple(outputs))]  # The output appears after a click.
     else:
         slides = [Slide("\n\n".join([heading, *outputs]))]
     has_player = bool(pictures) and pictures[-1].startswith("<iframe")
@@ -420,7 +428,7 @@ def make_code_slides(cell: dict[str, Any], introduction: str = "") -> list[Slide
 
 
 def select_code(cell: dict[str, Any]) -> str:
-    """Return the lines of a cell's code that its metadata select, such as "2-5". Most cells select none.
+    """Return the lines of code that the cell's metadata select, such as "2-5". Most cells select no line.
 
     >>> select_code({"source": "import a\\nb = 1\\nprint(b)", "metadata": {"npformer": {"code": "2-2"}}})
     '```python\\nb = 1\\n```'
@@ -437,8 +445,8 @@ def select_code(cell: dict[str, Any]) -> str:
 def add_fragment(slide: Slide, cell: dict[str, Any]) -> Slide:
     """Add the output of a cell and its answer to a slide.
 
-    A picture is there from the beginning, because the question is about it. Printed output and the answer
-    appear with one click each.
+    A picture is visible from the beginning, because the question is about the picture. Printed output and the
+    answer appear after one click each.
     """
     outputs = list_outputs(cell)
     pictures = cover_pictures(outputs, get_entry(cell, "cover") or "0%")
@@ -450,7 +458,7 @@ def add_fragment(slide: Slide, cell: dict[str, Any]) -> Slide:
 
 
 def list_outputs(cell: dict[str, Any], hidden: bool = False) -> list[str]:
-    """Return the outputs of a cell. Printed output is drawn if the metadata say so, with gaps if hidden."""
+    """Return the outputs of a cell. If the metadata say so, draw printed output, with gaps if `hidden`."""
     outputs = []
     for output in cell["outputs"]:
         for part in format_output(output):
@@ -459,7 +467,7 @@ def list_outputs(cell: dict[str, Any], hidden: bool = False) -> list[str]:
 
 
 def draw_printed(part: str, cell: dict[str, Any], hidden: bool = False) -> str:
-    """Draw a part if it is printed output and the metadata of the cell say how. Else return it unchanged."""
+    """Draw a part if it is printed output and the cell has the entry "drawn", else return the part."""
     printed = PRINTED.fullmatch(part)
     kind = get_entry(cell, "drawn")
     if printed is None or not kind:
@@ -468,7 +476,7 @@ def draw_printed(part: str, cell: dict[str, Any], hidden: bool = False) -> str:
 
 
 def add_answer(slide: Slide, cell: dict[str, Any], notes: str = "") -> Slide:
-    """Add the first paragraph of the answer, which appears with a click. The notes get the cell's code."""
+    """Add the answer's first paragraph, which appears after a click, and add the cell's code to the notes."""
     notes = f"{slide.notes}{notes}\n\n```python\n{get_source(cell)}\n```"
     prediction = get_entry(cell, "reveal")
     if not prediction:
@@ -480,7 +488,7 @@ def add_answer(slide: Slide, cell: dict[str, Any], notes: str = "") -> Slide:
 
 
 def list_formulas(text: str) -> str:
-    """Return the displayed formulas of a text, each as a paragraph. Formulas separated by \\qquad are split.
+    """Return the displayed formulas of a text as paragraphs. Formulas on both sides of \\qquad are split.
 
     >>> list_formulas("so\\n$$a\\n\\\\qquad b$$\\nfollows")
     '$$a$$\\n\\n$$b$$'
@@ -492,7 +500,7 @@ def list_formulas(text: str) -> str:
 
 
 def find_title(notebook: dict[str, Any]) -> str:
-    """Return the heading of the lesson.
+    """Return the heading of the lesson, without its "# ".
 
     >>> find_title({"cells": [{"source": "# 1. Where?\\n\\nHere."}]})
     '1. Where?'
@@ -501,7 +509,7 @@ def find_title(notebook: dict[str, Any]) -> str:
 
 
 def format_output(output: dict[str, Any]) -> Iterator[str]:
-    """Yield a picture or a player as HTML, printed output as Markdown. Answers and sliders yield nothing."""
+    """Yield a picture or a player as HTML, or printed output as Markdown. Skip answers and sliders."""
     data = output.get("data", {})
     if "text/markdown" in data or WIDGET in data:
         return
@@ -518,9 +526,9 @@ def format_output(output: dict[str, Any]) -> Iterator[str]:
 
 
 def format_page(slides: Sequence[Slide], title: str, page_parts: dict[str, str]) -> str:
-    """Return the HTML page, made by nbconvert's exporter for reveal.js with the template in the folder stage.
+    """Return the HTML page. nbconvert's exporter for reveal.js makes the page with the template in `stage`.
 
-    Raises ModuleNotFoundError without nbconvert.
+    Raises ModuleNotFoundError if nbconvert is not installed.
     """
     from nbconvert.exporters import SlidesExporter
     from nbformat.v4 import new_notebook
@@ -537,9 +545,9 @@ def format_page(slides: Sequence[Slide], title: str, page_parts: dict[str, str])
 
 
 def share_players(slides: Sequence[Slide]) -> tuple[list[Slide], list[str]]:
-    """Return the slides with empty frames, and the pages of the player that a script puts into the frames.
+    """Return the slides with empty frames, and the player pages that a script puts into the frames.
 
-    Frames that differ only in the step at which they open share one page.
+    Frames that differ only in the first step share one page.
     """
     players: list[str] = []
     styled_body = f"<body><style>{(STAGE_FOLDER / 'player.css').read_text(encoding='utf-8')}</style>"
@@ -556,7 +564,7 @@ def share_players(slides: Sequence[Slide]) -> tuple[list[Slide], list[str]]:
 
 
 def make_cells(slide: Slide) -> Iterator[Any]:
-    """Yield the cells of a notebook for one slide: the slide, its fragments and its notes."""
+    """Yield the notebook cells for one slide: the slide itself, its fragments and its notes."""
     from nbformat.v4 import new_markdown_cell
 
     fragments = [("fragment", text) for text in slide.then]
@@ -572,7 +580,7 @@ def _enlarge_match(printed: re.Match[str]) -> str:
 
 
 def read_page_parts() -> dict[str, str]:
-    """Return the parts of the page besides the slides: reveal.js with its licence, and the style sheets.
+    """Return the other parts of the page: reveal.js with its licence, and the style sheets.
 
     The files come from sphinx-revealjs, which is not imported. Raises ModuleNotFoundError if a package of the
     extra `slides` is missing.
@@ -595,12 +603,12 @@ def read_page_parts() -> dict[str, str]:
 
 
 def convert_formula(match: re.Match[str]) -> str:
-    """Convert a formula to MathML. Code and tags, in which a dollar sign begins no formula, are kept."""
+    """Convert a formula to MathML. Code and tags stay unchanged: there, $ does not begin a formula."""
     from latex2mathml.converter import convert
 
     if match["kept"]:
         return match["kept"]
     is_displayed = match["shown"] is not None
     tex = html.unescape(match["shown"] if is_displayed else match["inline"])
-    tex = re.sub(r"\\(sin|cos|exp|ln|log) +(?=[\w\\])", r"\\\1\\,", tex)  # sin 1, not sin1
+    tex = re.sub(r"\\(sin|cos|exp|ln|log) +(?=[\w\\])", r"\\\1\\,", tex)  # adds the space in "sin 1"
     return str(convert(tex, display="block" if is_displayed else "inline"))

@@ -1,8 +1,8 @@
-"""Worksheets: the worked example with boxes to fill in by pencil, and with numbers drawn from a name.
+"""Worksheets: the worked example with empty boxes for a pencil, and with numbers drawn from a student's name.
 
-The code of the lessons' example computes the numbers and rounds every step to three decimals. So the
-teacher's key has the numbers that a student with a pencil finds. All lengths are in millimetres. matplotlib
-is optional, so it is imported only when a worksheet is drawn.
+The same code as in the lessons computes the numbers, and rounds every step to three decimals. So the
+teacher's key contains the numbers that a student calculates on paper. All lengths are in millimetres.
+matplotlib is optional, so it is imported only when a worksheet is drawn.
 """
 
 import io
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}  # width, height
+PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}  # by paper size: width and height
 
-MARGIN = 14.0  # around a page
-GAP = 5.0  # between tables
-HEAD_GAP = 3.0  # between the heads of one table
+MARGIN = 14.0  # the margin of a page
+GAP = 5.0  # the space between tables
+HEAD_GAP = 3.0  # the space between the heads in one table
 BOX = (13.0, 7.4)  # width and height of a box for handwriting
-GIVEN_BOX = (8.2, 5.2)  # the same for a printed number
-LABEL_WIDTH = 11.0  # of the word before a row
+GIVEN_BOX = (8.2, 5.2)  # width and height of a box for a printed number
+LABEL_WIDTH = 11.0  # the width of the word before a row
 LETTER_WIDTH = 1.62
 SMALL_LETTER_WIDTH = 1.25
-OPENING_HEIGHT = 36.6  # of the title and the instructions
-SECTION_HEIGHT = 9.0  # of a section's heading
-HEADING_HEIGHT = 8.4  # of the two lines above a table
-WORDS_HEIGHT = 4.0  # of a line of words above the boxes
+OPENING_HEIGHT = 36.6  # the height of the title and the instructions
+SECTION_HEIGHT = 9.0  # the height of a section's heading
+HEADING_HEIGHT = 8.4  # the height of the two lines above a table
+WORDS_HEIGHT = 4.0  # the height of a line of words above the boxes
 NAME_LINE_WIDTH = 45.0
 FOOT_HEIGHT = 12.0
-LONGEST_NAME = 32  # letters
+LONGEST_NAME = 32  # longer names are cut to this number of letters
 QUIET, GIVEN_GREY = "#5F5F5F", "#EDEDED"
 TITLE, KEY = "Worksheet: one encoder block by hand", "the teacher's key"
 
-TESTS = {  # by which a student can check a table before the next step
+TESTS = {  # by step: a test with which a student can check the table
     "attention.weights": "each row adds up to 1",
     "norm_1.centred": "each row adds up to 0",
     "norm_2.centred": "each row adds up to 0",
@@ -114,7 +114,7 @@ MINUTES = {
     15: STEPS_OF_ATTENTION,
     30: STEPS_TO_LOSS,
     45: STEPS_OF_BACKWARD,
-}  # the steps with boxes to fill in
+}  # by minutes: the steps that have empty boxes
 INSTRUCTIONS = (
     "Every box is a number for you to find; what stands on grey is given. The line above a table says how.",
     f"Round to {DECIMALS} decimals, a half away from zero (0.4205 becomes 0.421). ε = 0.00001. "
@@ -130,14 +130,14 @@ INSTRUCTIONS = (
 
 
 class _Sheet(NamedTuple):
-    """The steps on paper, and for each step a boolean array: which cells are boxes to fill in."""
+    """The steps on a worksheet, and for each step a boolean array, which is True for the empty boxes."""
 
     steps: list[Step]
     to_find: dict[str, Array]
 
 
 class _Row(NamedTuple):
-    """A row of tables on a page, with the heading of its section if it is the first row of it."""
+    """A row of tables on a page. The first row of a section has the heading of the section."""
 
     heading: str
     y: float
@@ -147,30 +147,30 @@ class _Row(NamedTuple):
 def worksheet_pages(
     name: str, *, key: bool = False, paper: str = "a4", minutes: int | None = None
 ) -> list["Figure"]:
-    """Draw the worksheet of a name.
+    """Draw the worksheet for a name.
 
     Parameters
     ----------
     name : str
         The student's name, from which the numbers are drawn.
     key : bool
-        Whether the boxes are filled in.
+        Whether the boxes are filled in, as in the teacher's key.
     paper : str
         "a4" or "letter".
     minutes : int, optional
-        With 15, 30 or 45, the sheet asks for one row of each table and gives the rest. 15 minutes end after
-        attention, 30 at the loss; 45 are the backward pass and the step of training. Without it, the sheet
-        asks for every number.
+        With 15, 30 or 45, the student fills in one row of each table, and the other rows are given. A sheet
+        for 15 minutes ends after attention, and a sheet for 30 minutes ends at the loss. With 45, the student
+        fills in the backward pass and the training step. By default, the student fills in every number.
 
     Returns
     -------
     figures : list of matplotlib Figure
-        One per page.
+        One figure per page.
 
     Raises
     ------
     ValueError
-        If the name has no letter.
+        If the name contains no letter.
     """
     from matplotlib import style
 
@@ -197,7 +197,7 @@ def save_worksheet(
     paper: str = "a4",
     minutes: int | None = None,
 ) -> Path:
-    """Draw the worksheet of a name and write it to a file.
+    """Draw the worksheet for a name, and write it to a file.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def save_worksheet(
     path : str or path
         The file, which ends in .pdf or .html.
     key : bool
-        Whether the boxes are filled in.
+        Whether the boxes are filled in, as in the teacher's key.
     paper : str
         "a4" or "letter".
     minutes : int, optional
@@ -261,7 +261,7 @@ def _encode_html(figures: list["Figure"], size: tuple[float, float]) -> bytes:
 def _lay_out(sheet: _Sheet, paper: str) -> list[list[_Row]]:
     """Place the rows of tables on pages.
 
-    The backward pass and the step of training begin new pages, so that a class can leave them out.
+    The backward pass and the training step begin on new pages, so that a class can leave these pages out.
     """
     page_width, page_height = PAPERS[paper]
     pages: list[list[_Row]] = [[]]
@@ -272,7 +272,7 @@ def _lay_out(sheet: _Sheet, paper: str) -> list[list[_Row]]:
             heading = section if i == 0 else ""
             needed = _row_height(tables) + _heading_height(heading)
             is_given = all(placed.step.equation == GIVEN for placed in tables)
-            if is_given:  # given numbers stay on the page of the next row, which uses them
+            if is_given:  # The next row uses these numbers, so both rows are on one page.
                 needed += _row_height(rows[i + 1])
             begins_page = heading in ("Loss", TRAINING)
             if begins_page or y + needed > page_height - FOOT_HEIGHT:
@@ -289,7 +289,7 @@ def _heading_height(heading: str) -> float:
 
 
 def _make_sheet(trace: Trace, minutes: int | None) -> _Sheet:
-    """Choose the steps on paper and the boxes to fill in. A short sheet ends with its last box."""
+    """Choose the steps and the empty boxes. A short sheet ends after its last empty box."""
     steps = _list_steps(trace)
     if minutes is None:
         asked = [step.name for step in steps if step.equation != GIVEN]
@@ -298,7 +298,7 @@ def _make_sheet(trace: Trace, minutes: int | None) -> _Sheet:
     to_find = {step.name: np.zeros(step.matrices.shape, dtype=bool) for step in steps}
     for step in steps:
         if step.name in asked:
-            boxes = to_find[step.name]  # (n_heads, rows, columns)
+            boxes = to_find[step.name]  # shape (n_heads, rows, columns)
             if minutes is None:
                 boxes[...] = True
             else:
@@ -308,9 +308,10 @@ def _make_sheet(trace: Trace, minutes: int | None) -> _Sheet:
 
 
 def _choose_row(step: Step, word: str) -> int:
-    """Return the row that a short sheet asks for: the row of the word.
+    """Return the row that is empty on a short sheet, which is the row of this word.
 
-    The rows of a weight's gradient have no words: the row with the largest sum of absolute values is chosen.
+    The rows of a weight's gradient have no words. For such a table, choose the row with the largest sum of
+    absolute values.
     """
     if step.rows:
         return step.rows.index(word)
@@ -319,19 +320,19 @@ def _choose_row(step: Step, word: str) -> int:
 
 
 def _with_sum(step: Step, to_find: Array) -> Step:
-    """Return the step with the sum of its boxes, if it has several, so that students find a slip at once."""
+    """If a table has several empty boxes, add their sum to the caption, which shows a mistake at once."""
     if to_find.sum() < 2:
         return step
-    total = step.matrices[to_find].sum() + 0.0  # + 0.0 turns -0.0 into 0.0
+    total = step.matrices[to_find].sum() + 0.0  # adding 0.0 turns -0.0 into 0.0
     checksum = f"Σ {_format(step, total)}"
     return step._replace(source=f"{step.source} · {checksum}" if step.source else checksum)
 
 
 def _list_steps(trace: Trace) -> list[Step]:
-    """Return the steps on paper.
+    """Return the steps on a worksheet.
 
-    The step of training is the last page. Its vectors come after its matrices, because then all of it fits on
-    one page. Of the second forward pass only the result y′ is given, to compute the loss.
+    The training step is the last page. Its vectors come after its matrices, because then the page has room
+    for all tables. From the second forward pass, only the result y′ is given, for the new loss.
     """
     steps = [step for step in trace.steps if not step.section.startswith(AGAIN)]
     before = [step for step in steps if step.section != TRAINING]
@@ -347,7 +348,7 @@ def _list_steps(trace: Trace) -> list[Step]:
 
 
 def _row_words(step: Step) -> tuple[str, ...]:
-    """Return the words before the rows of a table. The rows of a weight's gradient are numbered."""
+    """Return the words before the rows of a table. The rows of a weight's gradient have numbers."""
     if step.rows:
         return step.rows
     is_weight_gradient = step.name.startswith("d_") and len(step.shape) == 2
@@ -388,7 +389,7 @@ def _left_margin(placed: PlacedTable) -> float:
 
 
 def _height_above(step: Step) -> float:
-    """Return the height above the boxes: two lines, the numbers of the heads, the words of the columns."""
+    """Return the height above the boxes, for two lines, the head numbers and the words above the columns."""
     height = HEADING_HEIGHT
     if len(step.matrices) > 1:
         height += WORDS_HEIGHT
@@ -400,8 +401,8 @@ def _height_above(step: Step) -> float:
 def _box_size(step: Step) -> tuple[float, float]:
     """Return the width and height of a box.
 
-    Given numbers need less room. If the step has words before its rows, its boxes are as high as the boxes to
-    fill in, because such a table may be next to one with boxes to fill in.
+    Given numbers need smaller boxes. A table with words before its rows has boxes of the same height as empty
+    boxes, because such a table may be next to a table with empty boxes.
     """
     if step.equation != GIVEN:
         return BOX
@@ -412,21 +413,21 @@ def _box_size(step: Step) -> tuple[float, float]:
 
 
 def _caption(step: Step) -> str:
-    """Return the small line above a table: its name, whether it is given, its source, and its test."""
+    """Return the small line above a table: name, "given" for given numbers, source and test."""
     given = GIVEN if step.equation == GIVEN else ""
     parts = [step.name, given, step.source, TESTS.get(step.name, "")]
     return " · ".join(part for part in parts if part)
 
 
 def _equation(step: Step) -> str:
-    """Return the equation of a step. A given array has only its symbol."""
+    """Return the equation of a step, or only the symbol for a given array."""
     if step.equation != GIVEN:
         return step.equation
     return "η" if step.name == "eta" else step.name.rpartition(".")[2]
 
 
 def _format(step: Step, value: float) -> str:
-    """Return a number as text, with a true minus sign."""
+    """Return a number as text, with a minus sign (−) instead of a hyphen."""
     return format_number(step, value).replace("-", "−")
 
 
@@ -460,7 +461,7 @@ def _draw_heading(axes: "Axes", heading: str, y: float) -> None:
 
 def _draw_table(axes: "Axes", placed: PlacedTable, x: float, y: float, to_find: Array, key: bool) -> None:
     step = placed.step
-    top = y + _height_above(step)  # of the boxes
+    top = y + _height_above(step)  # the upper edge of the boxes
     width, height = _box_size(step)
     _write(axes, x, y + 1.4, _caption(step), 6.3, color=QUIET)
     _write(axes, x, y + 5.2, _equation(step), 8.3)
@@ -479,7 +480,7 @@ def _draw_table(axes: "Axes", placed: PlacedTable, x: float, y: float, to_find: 
 def _draw_boxes(
     axes: "Axes", step: Step, head: int, left: float, top: float, to_find: Array, key: bool
 ) -> None:
-    """Draw the boxes of one head. White boxes are to fill in, grey boxes are given."""
+    """Draw the boxes of one head: white boxes for the student's numbers, grey boxes for given numbers."""
     from matplotlib.patches import Rectangle
 
     width, height = _box_size(step)
@@ -488,7 +489,7 @@ def _draw_boxes(
         face, edge = ("white", INK) if is_asked else (GIVEN_GREY, "white")
         x = left + column * width
         y = top + row * height
-        # The border of a white box must lie over the grey boxes next to it.
+        # The border of a white box must be visible over the neighbouring grey boxes.
         zorder = 2 if is_asked else 1
         axes.add_patch(
             Rectangle((x, y), width, height, linewidth=0.7, facecolor=face, edgecolor=edge, zorder=zorder)
@@ -512,7 +513,7 @@ def _draw_opening(axes: "Axes", trace: Trace, name: str, key: bool) -> None:
 
 
 def _draw_footer(axes: "Axes", name: str, page: str, key: bool) -> None:
-    """Draw the name and the page number at the foot of a page, so that printed sheets cannot be mixed up."""
+    """Draw the name and the page number at the bottom of a page, because printed sheets get mixed up."""
     right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]
     page = f"{KEY}, {page}" if key else page
     _write(axes, right - MARGIN, bottom - 7, page, 7, ha="right", color=QUIET)
@@ -520,7 +521,7 @@ def _draw_footer(axes: "Axes", name: str, page: str, key: bool) -> None:
 
 
 def _draw_name(axes: "Axes", x: float, y: float, name: str, size: float, ha: str = "left") -> None:
-    """Write the name in a font that has its characters. If no font has them, draw a line to write it on."""
+    """Write the name in a font that has all its characters. If no font has them, draw a line for the name."""
     family = _find_font(name)
     if family is None:
         left = x if ha == "left" else x - NAME_LINE_WIDTH
@@ -530,14 +531,14 @@ def _draw_name(axes: "Axes", x: float, y: float, name: str, size: float, ha: str
 
 
 def _find_font(text: str) -> str | None:
-    """Return the family of an installed font that has all characters, or None. Our own font comes first."""
+    """Return the family of an installed font that has all characters, or None. Try our own font first."""
     from matplotlib.font_manager import fontManager
     from matplotlib.ft2font import FT2Font
 
     for font in sorted(fontManager.ttflist, key=lambda font: font.name != STYLE["font.family"]):
         is_unsuitable = (
             "Last Resort" in font.name or "Emoji" in font.name
-        )  # draws no letters, or does not print
+        )  # These fonts draw no letters, or cannot be printed.
         if is_unsuitable:
             continue
         font_file = FT2Font(font.fname)

@@ -1,4 +1,4 @@
-"""The bank: every exercise, defined in one file per topic, in the order of the lessons."""
+"""The bank of all exercises. Each topic has its own file, and the files are in the order of the lessons."""
 
 from difflib import get_close_matches
 from functools import cache
@@ -25,7 +25,7 @@ def bank() -> dict[str, Task]:
 
 
 def find_exercise(exercise_id: str) -> tuple[Task, str]:
-    """Return the exercise of an id such as "pe.entry" or "pe.entry@Ada", and the student's name in the id.
+    """Return the exercise with an id such as "pe.entry" or "pe.entry@Ada", and the student's name in the id.
 
     Raises TypeError if the id is not a string, and ValueError if the bank has no such exercise.
     """

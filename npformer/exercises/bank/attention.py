@@ -38,8 +38,8 @@ def scale(draw: Draw) -> PosedQuestion:
 def calls() -> tuple[Arguments, ...]:
     """Return the calls on which every answer is tried.
 
-    They cover no mask, several masks, and a mask that hides nothing, with several widths. In two of the calls
-    q, k, v and y have the same shape. The mask of one of these calls is not symmetric.
+    Some calls have no mask, some have a mask, and one has a mask that hides nothing. The widths differ. In
+    two calls q, k, v and y have the same shape; one of these two calls has a mask that is not symmetric.
     """
     q, k = 2 * normal(4, 6), 2 * normal(5, 6)
     some = np.array([[1, 0, 1, 0, 1], [0, 1, 1, 0, 0], [1, 1, 0, 0, 1], [0, 0, 1, 1, 0]], bool)
@@ -59,7 +59,7 @@ def calls() -> tuple[Arguments, ...]:
 
 
 def draw(draws: Draws) -> Arguments:
-    """Return a random call of different sizes whose mask leaves each query a key and each key a query."""
+    """Return a random call with a mask. No row and no column of the mask is completely hidden."""
     T_q, T_k, d_k, d_v = (draws.size() for _ in range(4))
     mask = draws.rng.random((T_q, T_k)) < 0.6
     mask[np.arange(T_q), draws.rng.integers(0, T_k, size=T_q)] = True
@@ -68,18 +68,18 @@ def draw(draws: Draws) -> Arguments:
     return q, k, draws.normal(T_k, d_v), mask
 
 
-EDGE = 990.0  # A score is this level plus an ordinary part, and stays below 1000.
+EDGE = 990.0  # added to ordinary scores, which then stay below 1000, the largest allowed score
 
 
 def huge(level: Array, keys: Array | None = None) -> Arguments:
-    """Return a call whose scores are ordinary numbers plus the query's level times the key's factor."""
+    """Return a call with these scores: an ordinary score plus the query's level times the key's factor."""
     own = np.ones(5) if keys is None else keys
     more = 5**0.5 * own[:, None]
     return np.append(normal(3, 4), level, axis=1), np.append(normal(5, 4), more, axis=1), normal(5, 2), None
 
 
 def weights(q: Array, k: Array, v: Array, *mask: Array | None) -> Arguments:
-    """Return the same call with the identity for v, so that the answer shows the attention weights.
+    """Return the call with the identity as v, so that the answer shows the attention weights.
 
     A column of zeros is appended to the identity, so that T_k and d_v differ.
     """
@@ -89,7 +89,7 @@ def weights(q: Array, k: Array, v: Array, *mask: Array | None) -> Arguments:
 
 
 def without_last_column(answer: Array) -> Array:
-    """Return the attention weights in the answer to a call made by `weights`."""
+    """Return the attention weights, which are the answer to a call from `weights` without the last column."""
     return answer[..., :-1]
 
 
@@ -213,7 +213,7 @@ def causal_mask(T):
 CHANGED = ".swapaxes(1, 2)"
 
 def with_heads(draws: Draws) -> Arguments:
-    """Return a random n_heads, and a random x whose last axis has the length n_heads · d_k."""
+    """Return a random x, whose last axis has the length n_heads · d_k, and a random n_heads."""
     B, T, h, d_k = (draws.size(high=7) for _ in range(4))
     return draws.normal(B, T, h * d_k), h
 

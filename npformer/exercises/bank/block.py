@@ -18,9 +18,9 @@ H, Y = "norm_1(x + attend(x))", "norm_2(h + ffn(h))"
 
 
 def call(d: int, T: int = 3, *, way_back: bool = False) -> Arguments:
-    """Return x and four layers as functions: a mixing of the rows, a norm, a layer for each row, a norm.
+    """Return x and the four layers of a block as functions: attention, a norm, a feed-forward layer, a norm.
 
-    With `way_back`, return dy and the backward passes of these layers for the same numbers.
+    The attention is a fixed mix of the rows. With `way_back`, return dy and the backward pass of each layer.
     """
     x, mix, W = normal(T, d), normal(T, T), normal(d, d)
     norms = [LayerNormParams(1 + 0.5 * normal(d), normal(d, seed=n)) for n in (1, 2)]
@@ -41,7 +41,7 @@ def call(d: int, T: int = 3, *, way_back: bool = False) -> Arguments:
     }
     layers = back if way_back else forth
     for name, layer in layers.items():
-        layer.__name__ = layer.__qualname__ = name  # Error messages show this name.
+        layer.__name__ = layer.__qualname__ = name  # The student sees this name in error messages.
     return normal(T, d, seed=1) if way_back else x, *layers.values()
 
 
@@ -56,7 +56,7 @@ def draw_back(draws: Draws) -> Arguments:
 
 
 def stations(trial: Trial) -> Finding | None:
-    """Find out which of the four functions are called, in which order, and which gets a wrong argument."""
+    """Report a layer that is not called, a wrong order of layers, or a layer with a wrong argument."""
     names = trial.names[1:]
     student, right = (layers_called(f, trial.calls[0], names) for f in (trial.function, trial.correct))
     order = tuple(name for name, _ in student)
@@ -72,7 +72,7 @@ def stations(trial: Trial) -> Finding | None:
 
 
 def layers_called(function: Function, given: Arguments, names: list[str]) -> list[tuple[str, Array]]:
-    """Call the function once, and record the name and the argument of every layer that it calls."""
+    """Call the function once, and return the name and the argument of every layer that the function calls."""
     made: list[tuple[str, Array]] = []
 
     def watched(name: str, f: Function) -> Function:

@@ -1,4 +1,4 @@
-"""Exercises on embeddings: rows of a table, their factor, and the positional encoding added to them."""
+"""Exercises on embeddings: selecting rows of a table, scaling the rows, adding the positional encoding."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from npformer.positional import positional_encoding
 
 @number_exercise("addition.vector")
 def vector(draw: Draw) -> PosedQuestion:
-    """Ask for an embedding to which the encoding of position 0 is added."""
+    """Ask for the sum of an embedding and the encoding of position 0."""
     x, row = draw.row([2, -1, 3, 5]), np.array([0, 1, 0, 1])
     return PosedQuestion({"x": x}, x + row, {
         "PE-SWAPPED": x + row[::-1],
@@ -45,7 +45,7 @@ def draw(draws: Draws) -> Arguments:
 
 
 def draw_back(draws: Draws) -> Arguments:
-    """Return random ids, an embedding matrix, and the gradient of the selected rows."""
+    """Return a random gradient of the selected rows, random ids, and an embedding matrix."""
     ids, E = draw(draws)
     return draws.normal(*ids.shape, E.shape[1]), ids, E
 

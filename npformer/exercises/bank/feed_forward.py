@@ -22,15 +22,15 @@ RELU = "np.maximum(z, 0)"
 
 
 def bent(*ways: str) -> list[Edit]:
-    """Return one edit of the solution for each of these activation functions."""
+    """Return edits of the solution: each edit replaces ReLU by one of these activation functions."""
     return [Edit(RELU, way) for way in ways]
 
 
 def calls(*, way_back: bool = False) -> tuple[Arguments, ...]:
-    """Return the calls on which every answer is tried, with `way_back` those of the backward pass.
+    """Return the calls on which every answer is tried. With `way_back`, the calls are for the backward pass.
 
-    In the first call all sizes differ, in the second d_ff = d_model, and in the third the hidden units are
-    large. In every call one unit has z = 0 for each token.
+    In the first call all sizes differ, in the second d_ff = d_model, in the third the hidden units are large,
+    and in the fourth there is a single token. In every call the hidden unit 1 has z = 0 for each token.
     """
     made: list[Arguments] = []
     for B, T, d_model, d_ff, scale in ((2, 3, 4, 5, 1), (4, 2, 3, 3, 1), (2, 2, 3, 4, 9), (1, 1, 2, 3, 1)):
@@ -56,8 +56,9 @@ POINTS, MORE = np.array([-2.0, -1, 0, 1, 2]), np.linspace(-8, 8, 65)
 def one_unit(trial: Trial, around: str, kind: str) -> Finding | None:
     """Find out whether the activation function alone is wrong.
 
-    `around` is the solution with a call of `own` for its activation. If it agrees with the answer when `own`
-    is the answer's activation function, then the rest of the answer is correct.
+    `around` is the solution with a call of `own` instead of its activation function. The detector
+    replaces `own` by the answer's activation function. If the results then equal the answer, the rest of the
+    answer is correct.
     """
     own, function = partial(of_one_unit, trial), compile_function(around)
     function.__globals__["own"] = own
@@ -71,9 +72,9 @@ def one_unit(trial: Trial, around: str, kind: str) -> Finding | None:
 
 
 def of_one_unit(trial: Trial, z: Array) -> Array:
-    """Return the first output for a network of one hidden unit with weights of 1, one token per entry of z.
+    """Return the answer's first output for a network with one hidden unit whose pre-activations are z.
 
-    In a backward pass every entry of dy is 1.
+    Both weights are 1, both biases are 0, and each entry of z is one token. In a backward pass, dy is 1.
     """
     one, none = np.ones((1, 1)), np.zeros(1)
     dy = [np.ones((1, z.size, 1))] * (trial.names[0] == "dy")
@@ -131,7 +132,7 @@ def token(draw: Draw) -> PosedQuestion:
 
 @number_exercise("backward.relu")
 def relu(draw: Draw) -> PosedQuestion:
-    """Ask for the gradient before ReLU from the gradient after it."""
+    """Ask for the gradient before ReLU, given the gradient after ReLU."""
     z, dy = draw.row([2, -1, 3, -4], -4, 5), draw.row([5, 2, 4, 3], 1, 5) * np.array([-1, 1, 1, 1])
     z = np.where(z == 0, 5, z)  # ReLU has no derivative at 0, so the exercise avoids it.
     return PosedQuestion({"z": z, "dy": dy}, dy * (z > 0), {
@@ -148,7 +149,7 @@ def relu(draw: Draw) -> PosedQuestion:
 
 @number_exercise("backward.bias")
 def bias(draw: Draw) -> PosedQuestion:
-    """Ask for the gradient of a bias from the gradients of three rows."""
+    """Ask for the gradient of a bias, given the gradients of three rows."""
     dz = np.stack([draw.row(row) for row in ([1, 2], [2, -1], [4, 3])])
     return PosedQuestion({"dz": dz}, dz.sum(axis=0), {
         "FFN-DB-MEAN": dz.mean(axis=0),
@@ -172,12 +173,12 @@ DB_1, DB_2 = f"dz{SUM}", f"dy{SUM}"
 
 
 def summed(way: str) -> list[Edit]:
-    """Return edits that sum the gradients of one or both biases in this way."""
+    """Return edits that compute db_1, db_2, or both with this sum, such as ".sum(axis=0)"."""
     return edit_either_line(DB_1, f"dz{way}", DB_2, f"dy{way}")
 
 
 def averaged(*names: str) -> list[Edit]:
-    """Return edits that divide these gradients by a number: of all rows, of sentences, of positions."""
+    """Return edits that divide these gradients by the number of rows, of sentences, or of positions."""
     counts = "len(x) * x.shape[1]", "len(x)", "x.shape[1]"
     divided = [", ".join(f"{g} / ({n})" if g in names else g for g in GRADIENTS) for n in counts]
     return [Edit(f"return {RETURNED}", f"return {way}") for way in divided]

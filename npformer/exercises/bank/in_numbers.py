@@ -1,4 +1,4 @@
-"""Exercises whose answer is a number: costs, decoder scores, word order, search, waiting for a GPU."""
+"""Exercises whose answer is a number, on topics such as costs, masks, word order, search and GPUs."""
 
 import math
 
@@ -72,13 +72,14 @@ def twins(draw: Draw) -> PosedQuestion:
     })
 
 
-# Percentage points above one half. With 7 or 14 the answer would lie exactly at the end of the interval.
+# Accuracies minus 50 %, in percentage points. 7 and 14 are left out, because for some test set size they lie
+# exactly at the end of the confidence interval.
 ABOVE = (10, 3, 4, 5, 6, 8, 9, 11, 12, 13)
 
 
 @number_exercise("order.coin")
 def coin(draw: Draw) -> PosedQuestion:
-    """Ask for the size of a test set from which an accuracy differs significantly from chance."""
+    """Ask for the size that a test set needs so that an accuracy differs significantly from chance."""
     above = ABOVE[draw.integer(0, 0, len(ABOVE) - 1)] / 100
     least, narrow, wide = (int((width / 2 / above) ** 2) + 1 for width in (1.96, 1.0, 2 * 1.96))
     return PosedQuestion({"p": round(50 + 100 * above)}, least, {
@@ -127,7 +128,7 @@ def met(draw: Draw) -> PosedQuestion:
 
 @number_exercise("search.pool", decimals=2)
 def pool(draw: Draw) -> PosedQuestion:
-    """Ask for the mean of the token vectors without the padding."""
+    """Ask for the mean of the token vectors, in which padding tokens do not count."""
     tokens = np.stack([draw.row(row, 1, 9) for row in ([2, 5], [4, 1], [9, 6])])
     rows = np.concatenate([tokens, [[7, 8]]])
     return PosedQuestion({"rows": rows}, tokens.mean(axis=0), {
@@ -145,7 +146,7 @@ def cosine(draw: Draw) -> PosedQuestion:
     """Ask for the cosine similarity of two vectors."""
     a, b = draw.row([3, 4], 1, 9), draw.row([1, 7], -9, 9)
     long_a = np.sqrt(a @ a)
-    long_b = np.sqrt(b @ b) or 1.0  # b = 0 has the answer 0. The caller draws again if the answer is 0.
+    long_b = np.sqrt(b @ b) or 1.0  # Avoid 0/0 if b = 0. The answer is then 0, and the caller draws again.
     product, right = float(a @ b), float(a @ b / (long_a * long_b))
     angle = np.arccos(np.clip(right, -1, 1))
     return PosedQuestion({"a": a, "b": b}, right, {

@@ -9,7 +9,7 @@ from npformer.exercises.task import Draw, Edit, PosedQuestion
 # --- forward -----------------------------------------------------------------------------------------
 
 def calls(way_back: bool) -> tuple[Arguments, ...]:
-    """Return calls with a large eps, with rows of small variance, and in the forward pass a constant row."""
+    """Return calls with a large eps, with rows of small variance, and with a constant row."""
     made: list[Arguments] = []
     for shape, eps in (((2, 3, 5), 0.1), ((3, 4, 7), 1e-5)):
         x, dy = 0.7 + normal(*shape), normal(*shape, seed=1)
@@ -19,7 +19,7 @@ def calls(way_back: bool) -> tuple[Arguments, ...]:
         gamma, beta = 1 + 0.5 * normal(shape[-1]), normal(shape[-1], seed=1)
         made.append((*[dy] * way_back, x, gamma, beta, eps))
     x, dy, gamma, beta = normal(1, 2, 4), normal(1, 2, 4, seed=1), 1 + 0.5 * normal(4), normal(4, seed=1)
-    x[0, 1] = 2.0  # This token is constant, in a batch of one.
+    x[0, 1] = 2.0  # All features of this token are equal, in a batch with a single sentence.
     made.append((*[dy] * way_back, x, gamma, beta, 1e-3))
     return tuple(made)
 
@@ -32,7 +32,7 @@ def draw(draws: Draws) -> Arguments:
 
 
 def draw_back(draws: Draws) -> Arguments:
-    """Return a random backward call: the arguments of a forward call and the gradient of its output."""
+    """Return a random backward call: the gradient of the output, and the arguments of a forward call."""
     x, *rest = draw(draws)
     return draws.normal(*x.shape), x, *rest
 
@@ -87,7 +87,8 @@ def token(draw: Draw) -> PosedQuestion:
 
 # --- backward ----------------------------------------------------------------------------------------
 
-# Correct derivatives of the wrong standard deviations, in place of the derivative of √(var + eps).
+# The edits for mistakes in the standard deviation. Each edit puts in the derivative that belongs to the wrong
+# standard deviation, instead of the derivative of √(var + eps).
 OWN_DDOF = ("along = ", "along = x.shape[-1] / (x.shape[-1] - 1) * ")
 OWN_EPS = ("along = ", "along = std / np.sqrt(variance) * ")
 OWN_BOTH = ("along = ", "along = std / np.sqrt(variance) * x.shape[-1] / (x.shape[-1] - 1) * ")
@@ -98,7 +99,7 @@ UNSUMMED = "", ".sum(axis=0)", ".sum(axis=1)", ".sum(axis=(0, 1), keepdims=True)
 
 
 def unsummed(left: str) -> list[Edit]:
-    """Return edits that replace the sum in dgamma, in dbeta, or in both."""
+    """Return edits that replace the sum in dgamma, in dbeta, or in both by this text."""
     dgamma, dbeta = (DGAMMA, DGAMMA.replace(SUM, left)), (DBETA, DBETA.replace(SUM, left))
     return [Edit(*dgamma, *dbeta), Edit(*dgamma), Edit(*dbeta)]
 

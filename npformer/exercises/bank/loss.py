@@ -28,10 +28,10 @@ def uniform(draw: Draw) -> PosedQuestion:
 
 
 def calls() -> tuple[Arguments, ...]:
-    """Return calls of several sizes, among them one with as many rows as classes."""
+    """Return calls of several sizes. One call has as many rows as classes."""
     targets = [3, 0, 6, 2, 2], [0, 3, 2], [8, 5], [2, 0, 1, 1, 2, 0, 1], [2, 0, 1]
     logits = normal(5, 7), 3 * normal(3, 4), 2 * normal(2, 9), normal(7, 3), normal(3, 3)
-    gap = np.array([[0.0, 25.0], [1.0, 0.0]])  # The correct class has a probability of e^-25.
+    gap = np.array([[0.0, 25.0], [1.0, 0.0]])  # Row 0 gives its correct class a probability of e^-25.
     ordinary = [(z, np.array(t)) for z, t in zip(logits, targets, strict=True)]
     return (*ordinary, (gap, np.array([0, 0])), (normal(1, 4), np.array([2])))
 
@@ -64,7 +64,7 @@ def by_row(trial: Trial) -> Finding | None:
 
 
 def limited(trial: Trial) -> Finding | None:
-    """Find a loss that stops growing while the probability of the correct class goes to 0."""
+    """Report a loss that stops growing although the probability of the correct class goes on towards 0."""
     gaps = [np.array([[gap, 0.0, 0.0]]) for gap in (1.0, 50.0, 100.0)]
     found = [pair[0] for z in gaps if (pair := trial.both((z, np.array([1]), *trial.calls[0][2:])))]
     if len(found) < len(gaps) or not are_close(found[1], found[2]) or are_close(found[0], found[1]):

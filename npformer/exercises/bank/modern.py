@@ -24,7 +24,7 @@ def draw_norm(draws: Draws) -> Arguments:
 
 
 def draw_norm_back(draws: Draws) -> Arguments:
-    """Return a random backward call: the arguments of a forward call and the gradient of its output."""
+    """Return a random backward call: the gradient of the output, and the arguments of a forward call."""
     dy, x, gamma, _, eps = layer_norm.draw_back(draws)
     return dy, x, gamma, eps
 
@@ -158,7 +158,7 @@ def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
 
 @number_exercise("modern.gate_width")
 def gate_width(draw: Draw) -> PosedQuestion:
-    """Ask for the d_ff at which a gated network has as many weights as a plain one with d_ff = 4 d_model."""
+    """Ask for the d_ff with which a gated network has as many weights as a plain network with 4 d_model."""
     d = 192 * draw.integer(4, 1, 20)
     return PosedQuestion({"d": d, "f": 4 * d}, 8 * d // 3, {
         "CF-PLAIN-WIDTH": 4 * d,
@@ -174,8 +174,8 @@ def gate_width(draw: Draw) -> PosedQuestion:
 def by_distance(trial: Trial) -> Finding | None:
     """Find out whether the attention weights depend on the distance between two tokens only.
 
-    All tokens are equal and nonzero in one pair of columns only. v is the identity, so that the output shows
-    the weights.
+    The detector tries one call for each pair of columns, in which all tokens are equal and only this pair is
+    nonzero. v is the identity, so the output shows the attention weights.
     """
     T, d = 8, trial.calls[0][0].shape[1]
     tokens = [np.tile(row, (T, 1)) for row in np.eye(d)[::2]]
@@ -225,7 +225,10 @@ rope_attention = function_exercise("rope.attention",
 
 
 def key_heads(trial: Trial) -> Finding | None:
-    """Find out which key head each query head uses, from a call with equal queries and the identity for v."""
+    """Find out which key head each query head uses.
+
+    The tested call has equal query heads and the identity as v.
+    """
     q, k, v = trial.calls[0]
     pair = trial.both(attention.weights(q[:1].repeat(len(q), axis=0), k, v))
     if pair is None or pair[0].shape != pair[1].shape:
@@ -238,13 +241,13 @@ def key_heads(trial: Trial) -> Finding | None:
 
 
 def for_either(spread: str) -> list[Edit]:
-    """Return edits that repeat the key heads, the value heads, or both in this way."""
+    """Return edits that replace `np.repeat` by this expression for k, for v, or for both."""
     pairs = ((f"np.repeat({x}, times, axis=0)", spread.replace("x", x)) for x in "kv")
     return edit_either_line(*(word for pair in pairs for word in pair))
 
 
 def draw_grouped(draws: Draws) -> Arguments:
-    """Return a random call of different sizes with two or three query heads per key head."""
+    """Return a random call in which two or three query heads share each key head."""
     T_q, T_k, d_k, d_v = (draws.size() for _ in range(4))
     g, times = draws.size(high=10), int(draws.rng.integers(2, 4))
     return draws.normal(times * g, T_q, d_k), draws.normal(g, T_k, d_k), draws.normal(g, T_k, d_v)
@@ -278,7 +281,7 @@ def grouped_attention(q, k, v):
 
 
 def draw_copies(draws: Draws) -> Arguments:
-    """Return a random gradient of the repeated heads, and the number of key heads."""
+    """Return a random gradient of the repeated key heads, and the number of key heads."""
     g, times = draws.size(high=5), int(draws.rng.integers(2, 4))
     return draws.normal(times * g, draws.size(), draws.size()), g
 

@@ -1,4 +1,4 @@
-"""Exercises on Adam: two running means, two bias corrections, one division."""
+"""Exercises on Adam, which computes two running means, two bias corrections and one division."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from npformer.exercises.verdict import Finding, make_finding
 def calls() -> tuple[Arguments, ...]:
     """Return ordinary steps and the edge cases: no gradient, the first step, gradients about as small as ε.
 
-    The call with t = 3 shows an ε under the root: elsewhere ε makes no difference.
+    The call with t = 3 detects an ε that is inside the root instead of outside.
     """
     made = [
         (w, g, 0.3 * m, 0.1 * v * v, t, rate)
@@ -40,7 +40,7 @@ def draw(draws: Draws) -> Arguments:
 
 
 def running_mean(trial: Trial) -> Finding | None:
-    """Find the two factors with which the answer mixes the old running mean and the new gradient."""
+    """Find the two factors by which the answer multiplies the old running mean and the new gradient."""
     if trial.output == 0:
         return None
     name, power = (("m", 1), ("v", 2))[trial.output - 1]

@@ -1,4 +1,4 @@
-"""Exercises on porting a published chat model: four-bit numbers, and a whole block."""
+"""Exercises on porting a published chat model: four-bit quantization and a whole block."""
 
 import numpy as np
 
@@ -65,7 +65,7 @@ def quantised(w, bits):
 
 
 def weights(T: int, d: int, f: int) -> Arguments:
-    """Return x and the arrays of one block, shaped as in a file. The second norm is the last argument."""
+    """Return x and the arrays of one block, shaped as in a model file. The last array belongs to norm 2."""
     shapes = [(T, d), (d, d), (d // 2, d), (d // 2, d), (d, d), (d,), (f, d), (f, d), (d, f), (d,)]
     return tuple(normal(*shape, seed=k) * (0.6 if k else 1) for k, shape in enumerate(shapes))
 

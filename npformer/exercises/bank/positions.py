@@ -1,4 +1,4 @@
-"""Exercises on the sinusoidal positional encoding, and a detector that finds the waves of a wrong table."""
+"""Exercises on the sinusoidal positional encoding, and a detector of the frequencies in a wrong table."""
 
 
 import numpy as np
@@ -14,7 +14,7 @@ from npformer.positional import Layout, positional_encoding
 # --- the table ----------------------------------------------------------------------------------------
 
 def fit(tables: tuple[Array, ...]) -> tuple[float, Layout] | None:
-    """Return the base and the layout that explain every table, or None.
+    """Return the base and the layout with which all these tables were made, or None.
 
     >>> base, layout = fit((positional_encoding(6, 8, base=500.0), positional_encoding(7, 12, base=500.0)))
     >>> round(base), layout
@@ -32,7 +32,7 @@ def fit(tables: tuple[Array, ...]) -> tuple[float, Layout] | None:
 
 
 def waves(trial: Trial) -> Finding | None:
-    """Find out whether a wrong table has a different base, one correct half, or different frequencies."""
+    """Report that a wrong table has a different base, correct sines or cosines only, or wrong frequencies."""
     tables = list(zip(trial.found, trial.right, strict=True))
     if any(a.shape != b.shape for a, b in tables):
         return None
@@ -56,7 +56,7 @@ def waves(trial: Trial) -> Finding | None:
 
 
 def half_agrees(kind: str, found: Array, right: Array, start: int) -> Finding:
-    """Report that all sines or all cosines agree, and the wave in the first wrong column after pair 0."""
+    """Report that all sines or all cosines agree, and describe the first wrong column after column pair 0."""
     differ = [j for j in range(start, found.shape[1], 2) if not are_close(found[:, j], right[:, j])]
     column = next((j for j in differ if j > 1), 0)
     nearly_all = 2 * len(differ) >= found.shape[1] - 2
@@ -70,7 +70,7 @@ def half_agrees(kind: str, found: Array, right: Array, start: int) -> Finding:
 
 
 def wave(column: Array) -> float | None:
-    """Return the frequency ω of a column of sines or cosines of ωp, or None for any other column.
+    """Return ω if a column contains sin(ωp) or cos(ωp) for the positions p, and None otherwise.
 
     Such a column obeys x[p-1] + x[p+1] = 2 cos(ω) x[p] for every p.
     """
@@ -96,7 +96,7 @@ COSINES_FIRST = ("return table", "return np.hstack([table[:, 1::2], table[:, ::2
 
 
 def any_speeds(wave: str) -> list[Edit]:
-    """Return edits that use this wave with three exponents: of the pair, the column, twice the column."""
+    """Return edits that compute this wave with three exponents: 2 * (j // 2), j and 2 * j for column j."""
     return [Edit(WAVES, wave), Edit(WAVES, wave, PAIR, "j"), Edit(WAVES, wave, PAIR, "2 * j")]
 
 
@@ -169,7 +169,7 @@ def rows(position: int, d_model: int) -> tuple[Array, dict[str, Array]]:
 
 @number_exercise("pe.entry", decimals=3)
 def entry(draw: Draw) -> PosedQuestion:
-    """Ask for one entry of an odd column. An even column would hide every mistake in the cosines."""
+    """Ask for one entry of an odd column, a cosine. An even column would not show mistakes in the cosines."""
     p, d = draw.integer(23, 20, 60), 2 * draw.integer(4, 3, 5)
     j = 2 * draw.integer(1, 1, d // 2 - 1) + 1
     row, wrong = rows(p, d)

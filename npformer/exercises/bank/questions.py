@@ -23,8 +23,8 @@ from npformer.exercises.task import (
     replace_result,
 )
 
-DRAWN = 2  # random calls on which an answer is checked
-FRESH = 2  # further random calls that confirm a finding
+DRAWN = 2  # the number of random calls on which an answer is checked
+FRESH = 2  # the number of further random calls, which have to confirm each finding
 QUESTION = re.compile(
     r"""^## (?P<id>\S+) \((?P<topic>.+), level (?P<level>\d)\)
 
@@ -45,12 +45,12 @@ MISTAKE = re.compile(
 
 
 def read_text(name: str) -> str:
-    """Return the text of one of the two files."""
+    """Return the text of questions.md or mistakes.md."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def find_sections(text: str, pattern: re.Pattern[str]) -> Iterator[dict[str, Any]]:
-    """Yield the named groups of every match of the pattern, together with the section of the lesson."""
+    """Yield the named groups of every match of the pattern, and the lesson section in which the match is."""
     for section in text.split("\n# ")[1:]:
         teach, read = section[: section.index(".\n\n## ")].split("\n\nRead ")
         for match in pattern.finditer(section):
@@ -63,7 +63,7 @@ def find_sections(text: str, pattern: re.Pattern[str]) -> Iterator[dict[str, Any
 
 
 def mistakes_of(text: str) -> dict[str, Mistake]:
-    """Return the mistakes of a text by their codes."""
+    """Return the mistakes that a text in the format of mistakes.md describes, by their codes."""
     found = {}
     for fields in find_sections(text, MISTAKE):
         fields["sees_in"] = dict(re.findall(r"In (\S+): (.+)", fields["sees_in"]))
@@ -75,7 +75,7 @@ def mistakes_of(text: str) -> dict[str, Mistake]:
 
 @cache
 def load_mistakes() -> dict[str, Mistake]:
-    """Return every mistake by its code."""
+    """Return all mistakes of mistakes.md, by their codes."""
     return mistakes_of(read_text("mistakes.md"))
 
 
@@ -83,14 +83,14 @@ def load_mistakes() -> dict[str, Mistake]:
 
 
 class Question(NamedTuple):
-    """One question as questions.md has it."""
+    """The fields of an exercise in questions.md, and the feedback on each wrong answer."""
 
-    task: dict[str, Any]  # the fields of a Task
-    answers: dict[str, Wrong]  # the feedback by option, or by the code of a wrong number
+    task: dict[str, Any]  # arguments for a subclass of Task
+    answers: dict[str, Wrong]  # key: the text of an option, or the code of a wrong number
 
 
 def questions_of(text: str) -> dict[str, Question]:
-    """Return the questions of a text by their ids."""
+    """Return the questions that a text in the format of questions.md contains, by their ids."""
     found = {}
     for task in find_sections(text, QUESTION):
         answers = {}
@@ -104,12 +104,12 @@ def questions_of(text: str) -> dict[str, Question]:
 
 @cache
 def load_questions() -> dict[str, Question]:
-    """Return every question by its id."""
+    """Return all questions of questions.md, by their ids."""
     return questions_of(read_text("questions.md"))
 
 
 def choice_exercises() -> Iterator[Choice | Truth]:
-    """Yield the exercises that questions.md defines completely: multiple choice, and true or false."""
+    """Yield the exercises that need no code: multiple choice, and true or false."""
     for task, answers in load_questions().values():
         if list(answers) == ["True", "False"]:
             right = answers["True"] is RIGHT
@@ -119,9 +119,10 @@ def choice_exercises() -> Iterator[Choice | Truth]:
 
 
 def number_exercise(name: str, decimals: int = 0) -> Callable[[Callable[[Draw], PosedQuestion]], Numbers]:
-    """Make the decorated function the exercise of this id.
+    """Turn the decorated function into the exercise with this id.
 
-    The function draws the numbers of the question, and returns the answer and the wrong answers by code.
+    The decorated function draws the numbers of the question. It returns these numbers, the correct answer,
+    and the wrong answers by the codes of their mistakes.
     """
     task, answers = load_questions()[name]
 
@@ -140,7 +141,7 @@ def number_exercise(name: str, decimals: int = 0) -> Callable[[Callable[[Draw], 
 
 
 def with_sizes_of_1(draw: Callable[[Draws], Arguments]) -> Iterator[Arguments]:
-    """Yield one call for each size that can be 1, in which this size is 1."""
+    """Yield one call per size that `draw` draws. In this call the size is 1, if the exercise allows 1."""
     counting = Draws(0)
     draw(counting)
     for k in range(counting.count):
@@ -161,10 +162,11 @@ def function_exercise(
     ----------
     name : the id of the exercise in questions.md
     outputs : the names of the values that the function returns
-    calls : one call for each edge case that the task allows; further calls are drawn
-    draw : draws a call of random size; by default the calls are drawn from the axes
-    parts : further fields of `Code` and `Probe`. `solution` is a text; `mistakes` and `hard` are given by
-        code; `landmarks` and `directions` by an edit of the solution
+    calls : one call for each edge case that the task allows; random calls are added
+    draw : makes a random call; by default, each argument is a random array with the axes in `axes`
+    parts : further fields of `Code` and `Probe`. `solution` is a text. The keys of `mistakes` and `hard` are
+        the codes of mistakes. The values of `landmarks` and `directions` are edits of the solution, or
+        expressions that replace the returned value.
     """
     text, right = parts["solution"], compile_function(parts["solution"])
     for part in ("mistakes", "hard"):

@@ -13,10 +13,10 @@ from npformer.exercises.verdict import Finding, make_finding
 
 
 def turning(trial: Trial) -> Finding | None:
-    """Find out whether each pair of columns is rotated, and by which angle from position 0 to position 1.
+    """Find out whether each pair of columns is rotated, and by which angle at position 1.
 
-    The vectors (1, 0) and (0, 1) are tried at every position. A rotation turns both in the same direction,
-    a reflection does not.
+    The detector tries the vectors (1, 0) and (0, 1) at every position. A rotation turns both vectors in the
+    same direction, and a reflection turns them in opposite directions.
     """
     x, y = trial.calls[0][0], trial.found[0]
     pairs = x.shape[1] // 2
@@ -35,12 +35,12 @@ def turning(trial: Trial) -> Finding | None:
     return make_finding("pair_angles", angles=angles[1].tolist())
 
 
-SIZES = (5, 6), (3, 8), (4, 4), (1, 2), (3, 2), (200, 8)  # 200 positions show slightly wrong angles.
+SIZES = (5, 6), (3, 8), (4, 4), (1, 2), (3, 2), (200, 8)  # Late positions show small errors of angles.
 CALLS = tuple((normal(*size),) for size in SIZES)
 
 
 def draw(draws: Draws) -> Arguments:
-    """Return random rows of even length."""
+    """Return a call with a random x that has an even number of columns."""
     T = draws.size(low=3)
     return (draws.normal(T, draws.size(low=4, high=12, multiple_of=2)),)
 

@@ -40,8 +40,9 @@ def with_temperature(logits, temperature):
 def calls() -> tuple[Arguments, ...]:
     """Return calls in which the likeliest token is first, last or in between.
 
-    In some calls the likeliest token alone has the probability `share`, in others every token is needed.
-    In the calls with powers of 2, a sum equals `share` exactly: these numbers are added without rounding.
+    In some calls the likeliest token alone reaches the probability `share`; in other calls every token is
+    needed. In the calls with powers of 2, a sum of probabilities equals `share` exactly, because powers of 2
+    are added without rounding errors.
     """
     p = np.array([0.08, 0.4, 0.02, 0.25, 0.15, 0.1])
     binary = np.array([0.125, 0.5, 0.0625, 0.25, 0.0625 / 2, 0.0625 / 2 - 2**-10, 2**-10])
@@ -53,13 +54,13 @@ def calls() -> tuple[Arguments, ...]:
 
 
 def draw(draws: Draws) -> Arguments:
-    """Return random, different probabilities, and a share that no sum of them equals exactly."""
+    """Return random probabilities, and a random `share` that no sum of these probabilities equals exactly."""
     powers = np.exp(draws.normal(draws.size(low=4)))
     return powers / powers.sum(), draws.uniform(0.3, 0.95)
 
 
 def tokens_left(trial: Trial) -> Finding | None:
-    """Find out which tokens keep a probability: too few, too many, other ones, or the correct ones."""
+    """Report that too few, too many or wrong tokens keep a probability, or report wrong probabilities."""
     if all(a.shape != b.shape or np.array_equal(a > 0, b > 0) for a, b in trial.pairs):
         return check_row_sums(trial) or check_proportions(trial)
     more = [int((a > 0).sum() - (b > 0).sum()) for a, b in trial.pairs]

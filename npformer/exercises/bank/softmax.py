@@ -21,7 +21,7 @@ def at_the_limits(rows: int, columns: int) -> Array:
 
 
 def overflowing(rows: int, columns: int) -> Array:
-    """Return scores up to 1000 whose softmax has no zeros. Row 1 goes down to 280."""
+    """Return scores near 1000 whose softmax has no zeros. In row 1, all scores but the first are near 280."""
     numbers = 1000 - np.abs(normal(rows, columns))
     numbers[1, 1:] = 280 + np.abs(normal(columns - 1, seed=1))
     return numbers
@@ -35,7 +35,7 @@ def far_apart(rows: int, columns: int) -> Array:
 
 
 def shares(scores: Array) -> Array:
-    """Return npformer's softmax."""
+    """Return the softmax of the scores as npformer computes it."""
     return softmax_forward(scores)[0]
 
 
@@ -79,7 +79,7 @@ def row(draw: Draw) -> PosedQuestion:
 # --- backward ----------------------------------------------------------------------------------------
 
 def calls() -> tuple[Arguments, ...]:
-    """Return calls with dp, and p as softmax returns it."""
+    """Return the calls: dp, and the softmax of some scores as p."""
     shapes = (3, 4), (5, 2), (4, 6), (3, 3), (1, 4)
     return tuple((2 * normal(*shape, seed=1), shares(normal(*shape))) for shape in shapes)
 
@@ -118,7 +118,7 @@ def softmax_backward(dp, p):
 
 @number_exercise("backward.softmax", decimals=2)
 def row_backward(draw: Draw) -> PosedQuestion:
-    """Ask for a gradient of shape (3,) before softmax. Σ p dp is not 0, so that a missing sum shows."""
+    """Ask for the gradient of three scores. Σ p dp is not 0, so an answer without this sum is wrong."""
     p, dp = np.array([0.5, 0.25, 0.25]), 4 * draw.row([1, 3, -2])
     slips = backward.slips("SM-JAC-DIAGONAL", "SM-JAC-PRODUCT", "SM-JAC-NO-P")
     wrong = {code: f(dp[None], p[None])[0] for code, f in slips.items()}

@@ -1,7 +1,7 @@
-"""The student's process: it runs as `python -P -m worker`, outside the package npformer.
+"""The student's process, which runs as `python -P -m worker`, outside the package npformer.
 
-The parent directory of this package is on PYTHONPATH, so its name here is `worker` and not
-`npformer.grader.worker`. A submission runs in this process and can read all of its memory, so the process
-must not contain the correct answers. Therefore these modules import only each other, the standard library and
-NumPy. The rest of the grader imports `protocol` and `student_module` from here.
+The parent directory of this package is on PYTHONPATH, so in this process the package is called `worker` and
+not `npformer.grader.worker`. A submission runs in this process and can read all memory of the process, which
+must therefore not contain the correct answers. For this reason these modules import only each other, the
+standard library and NumPy. The rest of the grader imports `protocol` and `student_module` from here.
 """

@@ -1,11 +1,12 @@
-"""The messages between a worker and the grading process: plain values and arrays of numbers.
+"""The messages between a worker and the grading process, which contain plain values and arrays of numbers.
 
-A message is sent as a frame: a value in JSON. JSON has no tuples and arrays, for example. Such a value is
-sent as an object with one entry, and the key of this entry is the character NUL and a letter. An array is
-sent as its dtype, its shape and its bytes.
+A message is sent as a **frame**, a value in JSON. JSON has no types such as tuples and arrays. A value of
+such a type is sent as an object with one entry. The key of this entry is the character NUL and a letter. An
+array is sent as dtype, shape and bytes.
 
 A submission can send any bytes to the grading process. Therefore the grading process checks every frame
-before it uses a value, and reads no more than the limits below. It does not use pickle, which can run code.
+before using a value, and rejects frames above the limits below. The process does not use pickle, which can
+run code.
 """
 
 import base64
@@ -21,21 +22,21 @@ from typing import Any, TypeAlias
 import numpy as np
 
 MAX_BYTES = 2**25
-MAX_ITEMS = 500_000  # brackets and commas: an empty list takes 30 times the memory of its two characters
-MAX_AXES = 12  # of an array: the checker tries every combination of axes
+MAX_ITEMS = 500_000  # brackets and commas; an empty list needs 30 times the memory of its text "[]"
+MAX_AXES = 12  # the largest number of axes; the checker tries every combination of axes
 NUMERIC_DTYPE = re.compile(r"[<>|=][biufc]\d\d?")
-CHUNK_BYTES = 2**20  # that are read at once
-LENGTH_BYTES = 4  # of the length in front of each frame
+CHUNK_BYTES = 2**20  # the largest number of bytes in one read
+LENGTH_BYTES = 4  # the size of the number before each frame, which is the frame's length
 
 Functions: TypeAlias = list[Callable[..., Any]]
 
 
 class Forged(ValueError):
-    """Bytes that are not a frame, or a frame that exceeds the limits."""
+    """The received bytes are not a frame, or the frame exceeds the limits."""
 
 
 class Opaque:
-    """Replaces a value that is not a number, text or array: only the name of its type is sent.
+    """Replaces a value that is not a number, text or array, because only the name of its type is sent.
 
     >>> Opaque("Graph")
     <a Graph>
@@ -49,7 +50,7 @@ class Opaque:
 
 
 def readable(text: str, max_length: int = 300) -> str:
-    """Cut a text and escape its lone surrogates and control characters, so that every codec can write it.
+    """Cut a text, and escape lone surrogates and control characters so that every encoding can write it.
 
     >>> readable("a" + chr(0xDCFF) + chr(0))
     'a\\\\udcff\\\\x00'
@@ -59,7 +60,7 @@ def readable(text: str, max_length: int = 300) -> str:
 
 
 def _escape_control(character: str) -> str:
-    """Return a printable character, newline or tab unchanged, and the escape sequence of any other one."""
+    """Return a printable character, newline or tab unchanged. Escape any other character."""
     if character.isprintable() or character in "\n\t":
         return character
     return ascii(character)[1:-1]  # without the quotes
@@ -71,9 +72,9 @@ def _escape_control(character: str) -> str:
 class Channel:
     """Sends and receives frames through one end of a pair of sockets.
 
-    `deadline` is a time of `time.monotonic`. TimeoutError is raised if the whole frame is not sent or
-    received by then. Single bytes from the other side do not extend the deadline. Without a deadline, the
-    channel waits.
+    `deadline` is a time on the clock `time.monotonic`. TimeoutError is raised if the whole frame is not sent
+    or received before the deadline. Single bytes from the other side do not extend the deadline. Without a
+    deadline, the channel waits.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -85,7 +86,7 @@ class Channel:
         self.socket.sendall(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
 
     def receive(self, deadline: float = math.inf) -> bytes:
-        """Receive one frame. Raises EOFError if the other side has closed its end."""
+        """Receive one frame. Raises EOFError if the other process has closed its end of the channel."""
         length = int.from_bytes(self._read(LENGTH_BYTES, deadline), "big")
         if length > MAX_BYTES:
             raise Forged(f"a frame of {length:,} bytes")
@@ -103,12 +104,12 @@ class Channel:
         return bytes(data)
 
     def close(self) -> None:
-        """Close this end."""
+        """Close this end of the channel."""
         self.socket.close()
 
 
 def _get_remaining(deadline: float) -> float | None:
-    """Return the seconds until a deadline, None without one. Raises TimeoutError after it."""
+    """Return the seconds until a deadline, or None without a deadline. Raises TimeoutError after it."""
     if deadline == math.inf:
         return None
     seconds = deadline - time.monotonic()
@@ -123,8 +124,8 @@ def _get_remaining(deadline: float) -> float | None:
 def pack(value: Any, functions: Functions | None = None) -> bytes:
     """Encode a value as a frame.
 
-    A function is encoded as its position in the list `functions`, to which it is appended. Without a list,
-    only the name of its type is sent.
+    A function is appended to the list `functions`, and its index in this list is encoded. Without a list,
+    only the name of the function's type is encoded.
 
     >>> unpack(pack({"y": (1, None, 2.5)}))
     {'y': (1, None, 2.5)}
@@ -134,12 +135,12 @@ def pack(value: Any, functions: Functions | None = None) -> bytes:
 
 
 def _reject_position(position: int) -> Any:
-    """Raise LookupError: a frame contains a function, but the receiver expects none."""
+    """Raise LookupError, because a frame contains a function but the receiver expects no function."""
     raise LookupError(f"function {position}")
 
 
 def unpack(frame: bytes, function_at: Callable[[int], Any] = _reject_position) -> Any:
-    """Decode a frame; `function_at` returns the function for a position. Raises Forged for other bytes."""
+    """Decode a frame. `function_at` returns the function for an index. Raises Forged for other bytes."""
     try:
         decode = partial(_decode, _DECODERS | {"\0f": function_at})
         return json.loads(_check_size(frame).decode("ascii"), object_hook=decode)
@@ -148,7 +149,7 @@ def unpack(frame: bytes, function_at: Callable[[int], Any] = _reject_position) -
 
 
 def _check_size(frame: bytes) -> bytes:
-    """Return the frame. Raises Forged if it exceeds the limits."""
+    """Return the frame. Raises Forged if the frame exceeds the limits."""
     item_count = frame.count(b"[") + frame.count(b"{") + frame.count(b",")
     if len(frame) > MAX_BYTES or item_count > MAX_ITEMS:
         raise Forged(f"more than {MAX_BYTES:,} bytes, or {MAX_ITEMS:,} things in lists and arrays")
@@ -156,7 +157,7 @@ def _check_size(frame: bytes) -> bytes:
 
 
 def _encode(value: Any, functions: Functions | None) -> Any:
-    """Return the value in the types of JSON. A NamedTuple becomes a plain tuple."""
+    """Convert a value to types that JSON has. A NamedTuple becomes a plain tuple."""
     encode = partial(_encode, functions=functions)
     is_function = callable(value)
     is_plain_dict = type(value) is dict and all(isinstance(key, str) for key in value)
@@ -183,7 +184,7 @@ def _encode(value: Any, functions: Functions | None) -> Any:
 
 
 def _encode_array(value: Any) -> Any:
-    """Return an array of numbers as its dtype, shape and bytes; any other array as the name of its type."""
+    """Encode an array of numbers as dtype, shape and bytes, and any other array as the name of its type."""
     array = np.asarray(value)
     if not NUMERIC_DTYPE.fullmatch(array.dtype.str):
         return {"\0o": type(value).__name__}
@@ -195,7 +196,7 @@ def _encode_array(value: Any) -> Any:
 
 
 def _decode(decoders: dict[str, Callable[[Any], Any]], entries: dict[str, Any]) -> Any:
-    """Return the value that an object of JSON encodes: a dict unless its first key is in `decoders`."""
+    """Decode a JSON object. If the first key is in `decoders`, call this decoder; otherwise return a dict."""
     keys = list(entries)
     if keys and keys[0] in decoders:
         return decoders[keys[0]](entries[keys[0]])
@@ -203,10 +204,10 @@ def _decode(decoders: dict[str, Callable[[Any], Any]], entries: dict[str, Any]) 
 
 
 def _decode_array(parts: Any) -> Any:
-    """Return a writeable array. NumPy rejects a shape that does not fit the number of bytes."""
+    """Decode an array, which is writeable. NumPy rejects a shape that does not fit the number of bytes."""
     dtype, shape, data = parts
-    # An axis of length 0 counts as 1: an empty array of shape (0, 2**31) has a sum over axis 0 of 2**31
-    # entries.
+    # An axis of length 0 counts as 1. Otherwise an array of shape (0, 2**31) would be accepted as empty, but
+    # its sum over axis 0 has 2**31 entries.
     entry_count = math.prod(int(n) or 1 for n in shape)
     if not NUMERIC_DTYPE.fullmatch(dtype) or len(shape) > MAX_AXES or entry_count > MAX_BYTES:
         raise Forged("an array of no numbers, or of too many axes or entries")
@@ -215,22 +216,22 @@ def _decode_array(parts: Any) -> Any:
 
 
 def _decode_scalar(parts: Any) -> Any:
-    """Return a NumPy scalar from an array of shape ()."""
+    """Decode a NumPy scalar, which is encoded as an array of shape ()."""
     return _decode_array(parts)[()]
 
 
 def _decode_complex(parts: Any) -> complex:
-    """Return a complex number from its real and imaginary parts."""
+    """Decode a complex number from its real and imaginary parts."""
     return complex(*parts)
 
 
 def _decode_ellipsis(_: Any) -> Any:
-    """Return `...`."""
+    """Decode `...`, which has no content."""
     return ...
 
 
 def _decode_opaque(kind: Any) -> Opaque:
-    """Return the replacement of a value of this type."""
+    """Return the replacement for a value of this type."""
     return Opaque(str(kind))
 
 

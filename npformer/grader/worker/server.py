@@ -1,10 +1,10 @@
-"""Serve submissions: run a file, then call its functions with the arguments of the checker.
+"""Serve submissions: run a file, then call its functions with the arguments from the checker.
 
-The processes, each a child of the one before:
+There are three kinds of processes. The server starts the watchdog, and the watchdog starts the worker:
 
-- the server (`serve`), one for each grading process, which imports NumPy once for all submissions;
-- the watchdog (`run_watchdog`), one for each submission, which ends the worker and everything it has started;
-- the worker (`run_worker`), in which the submission runs.
+- the server (`serve`), one per grading process, imports NumPy once for all submissions;
+- the watchdog (`run_watchdog`), one per submission, ends the worker and all processes that the worker starts;
+- the worker (`run_worker`), one per submission, runs the submission.
 
 A submission can change everything in its worker. Only frames (`protocol`) leave the worker. Therefore a
 submission can forge its answers and replies, but not the results of the checker or of other submissions.
@@ -37,11 +37,11 @@ from . import sandbox
 from .protocol import Channel, Functions, Opaque, pack, unpack
 from .student_module import StudentModule, find_answer, format_message, list_names, run_submission
 
-FIRST_USER = 2**30  # no user of the system has a number so large
-POLL_MILLISECONDS = 20  # between two checks whether the worker has ended
-MESSAGE_LENGTH = 150  # of the message of an error
+FIRST_USER = 2**30  # the first user number for workers; the system's own users have smaller numbers
+POLL_MILLISECONDS = 20  # the time between two checks whether the worker has ended
+MESSAGE_LENGTH = 150  # the largest length of an error message
 MAX_REQUEST_BYTES = 2**16
-STUB_INSTRUCTIONS = ("LOAD", "RETURN_CONST")  # starts of the names of instructions that load a constant
+STUB_INSTRUCTIONS = ("LOAD", "RETURN_CONST")  # beginnings of the names of instructions that load a constant
 
 
 # --- one submission -------------------------------------------------------------------------------
@@ -49,12 +49,12 @@ STUB_INSTRUCTIONS = ("LOAD", "RETURN_CONST")  # starts of the names of instructi
 
 def serve_submission(channel: Channel) -> None:
     """Run the file, send its answers, and call its functions until the other side closes the channel."""
-    getpid, exit_process = os.getpid, os._exit  # the file may replace these functions in the module `os`
+    getpid, exit_process = os.getpid, os._exit  # The file may replace these functions in `os`.
     own_pid = getpid()
     request = unpack(channel.receive())
     sys.argv = [str(request["name"])]
     student_module = run_submission(sys.argv[0], request["data"].tobytes())
-    is_copy = getpid() != own_pid  # the file has called `os.fork`: two processes must not both answer
+    is_copy = getpid() != own_pid  # After `os.fork` in the file, only one process may answer.
     if is_copy:
         exit_process(0)
     functions: Functions = []
@@ -74,18 +74,18 @@ def serve_submission(channel: Channel) -> None:
 
 
 def prepare_answer(answer: Any) -> Any:
-    """Return the value to send for an answer: the answer itself, None for a stub, or the name of its type."""
+    """Return the value that is sent for an answer: the answer, None for a stub, or the name of its type."""
     try:
         if callable(answer):
             return None if _is_stub(answer) else answer
         pack(answer)
         return answer
-    except BaseException:  # raised by methods of the answer, which the student may have written
+    except BaseException:  # The student may have written methods of the answer.
         return Opaque(type(answer).__name__)
 
 
 def _is_stub(function: Any) -> bool:
-    """Return whether a body does nothing, like `...` and `pass`: it only loads the None that it returns."""
+    """Return whether the body of a function only returns None, as with `...` or `pass`."""
     if not hasattr(function, "__code__"):
         return False
     instructions = dis.get_instructions(function.__code__)
@@ -96,7 +96,7 @@ def _is_stub(function: Any) -> bool:
 def call_function(
     function: Callable[..., Any], message: dict[str, Any], student_module: StudentModule
 ) -> dict[str, Any]:
-    """Return the value of a call or its error, and the positions of the arguments that the call changed."""
+    """Return the value of a call or its error, and the indices of the arguments that the call changed."""
     arguments = message["args"]
     frames_before = [_pack_if_array(argument) for argument in arguments]
     try:
@@ -112,14 +112,14 @@ def call_function(
 
 
 def _pack_if_array(argument: Any) -> bytes | None:
-    """Return the frame of an array, None for any other argument."""
+    """Return the frame for an array, or None for any other argument."""
     return pack(argument) if isinstance(argument, np.ndarray) else None
 
 
 def describe_call_error(error: BaseException, student_module: StudentModule) -> dict[str, Any]:
-    """Return the fields of an error. Its position is the last line of the submission in the traceback.
+    """Return the fields that describe an error. The line is the submission's last line in the traceback.
 
-    The line number counts from the first line of the function, as in messages about other functions.
+    The line number counts from the first line of the function, as in the checker's other messages.
     """
     line = None
     function = ""
@@ -133,7 +133,7 @@ def describe_call_error(error: BaseException, student_module: StudentModule) -> 
 
 
 def make_callback(channel: Channel, position: int) -> Callable[..., Any]:
-    """Return a function that calls the checker's function at this position, in the grading process."""
+    """Return a function that calls the checker's function with this index, in the grading process."""
 
     def call_back(*arguments: Any) -> Any:
         channel.send(pack({"callback": position, "args": arguments}))
@@ -150,10 +150,10 @@ def make_callback(channel: Channel, position: int) -> Callable[..., Any]:
 
 
 class _FakeNpformer(MetaPathFinder, Loader):
-    """Replaces npformer: every name can be imported, but no function computes anything.
+    """Replaces npformer by modules from which every name can be imported, but no function computes anything.
 
-    A submission must not use the functions of npformer as its answers. An import of npformer raises no error,
-    because notebooks import the checker and call it.
+    A submission must not use npformer's functions as answers. An import of npformer still works, because
+    notebooks import and call the checker.
     """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -162,7 +162,7 @@ class _FakeNpformer(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=True)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module every name. Functions of the checker return True, all other functions raise."""
+        """Make every name in the module a function. It returns True in the checker, and fails elsewhere."""
 
         def make_function(name: str) -> Any:
             def function(*arguments: Any, **options: Any) -> bool:
@@ -180,8 +180,8 @@ class _FakeNpformer(MetaPathFinder, Loader):
 def leave_search_path() -> None:
     """Remove the directories of this package and of the server from the search path of imports.
 
-    They are the first two directories of PYTHONPATH. The directory of the server stays in PYTHONPATH: if a
-    submission starts Python, that process finds the empty npformer.py there, and none of our modules.
+    These are the first two directories of PYTHONPATH. The server's directory stays in PYTHONPATH. If a
+    submission starts another Python, this process finds the empty npformer.py there, and none of our modules.
     """
     package, home, *others = os.environ["PYTHONPATH"].split(os.pathsep)
     sys.path[:] = [path for path in sys.path if path not in (package, home)]
@@ -191,9 +191,9 @@ def leave_search_path() -> None:
 def hide_npformer() -> None:
     """Remove npformer and this package from the imported modules, and install the replacement.
 
-    A submission can no longer import our modules by name.
+    After this call, a submission cannot import our modules by name.
     """
-    this_package = __name__.partition(".")[0]  # `worker` in the student's process
+    this_package = __name__.partition(".")[0]  # the name is "worker" in the student's process
     for name in list(sys.modules):
         if name.partition(".")[0] in ("npformer", this_package):
             del sys.modules[name]
@@ -202,28 +202,28 @@ def hide_npformer() -> None:
 
 
 # --- processes ------------------------------------------------------------------------------------
-# Coverage cannot trace these processes. tests/grader/test_grader.py starts them and checks what they do.
+# Coverage cannot trace these processes. tests/grader/test_grader.py starts and tests them.
 
 
 class Protections(NamedTuple):
-    """The protections against submissions that this system offers."""
+    """The protections against submissions' code that this system offers."""
 
     has_sandbox: bool
     has_own_users: bool  # each worker runs as a separate user
-    processes: int  # the limit on the number of processes of a worker
+    processes: int  # the largest number of processes in a worker
     missing: list[str]
 
 
 def serve() -> None:  # pragma: no cover
-    """Wait for requests at descriptor 0, a socket, and start a watchdog for each of them.
+    """Wait for requests at descriptor 0, which is a socket, and start a watchdog for each request.
 
-    Each request comes with the socket of the channel to its worker.
+    Each request comes with a socket, which becomes the worker's end of the channel.
     """
     leave_search_path()
     server = socket.socket(fileno=os.dup(0))
     mounts = json.loads(sys.argv[1])
-    os.dup2(1, 0)  # submissions cannot read the socket as their standard input
-    np.random.seed(0)  # noqa: NPY002  # unseeded random numbers of a submission are the same in every run
+    os.dup2(1, 0)  # Otherwise a submission could read the socket as standard input.
+    np.random.seed(0)  # noqa: NPY002  # so that unseeded random numbers are the same in every run
     protections = find_protections(mounts)
     server.sendall(json.dumps(protections.missing).encode())
     while True:
@@ -231,16 +231,16 @@ def serve() -> None:  # pragma: no cover
         if not data:
             os._exit(0)
         request = json.loads(data)
-        for module in request["imports"]:  # the server imports a slow module once for all later submissions
+        for module in request["imports"]:  # Imports in the server serve all later submissions.
             with suppress(Exception):
                 import_module(module)
-        server.sendall(b".")  # from here on, time counts for the student
+        server.sendall(b".")  # After this byte, the time counts for the student.
         watchdog = os.fork()
         if watchdog == 0:
             server.close()
             run_watchdog(socket.socket(fileno=descriptors[0]), mounts, protections, request)
         os.close(descriptors[0])
-        usage = os.wait4(watchdog, 0)[2]  # of the watchdog and all processes that it has waited for
+        usage = os.wait4(watchdog, 0)[2]  # includes all processes that the watchdog has waited for
         server.sendall(str(usage.ru_utime + usage.ru_stime).encode())
 
 
@@ -252,14 +252,14 @@ def find_protections(mounts: list[Any]) -> Protections:  # pragma: no cover
     if has_sandbox:
         steps.append(partial(sandbox.enter_sandbox, FIRST_USER, *mounts))
     steps.append(partial(sandbox.drop_privileges, FIRST_USER))
-    steps.append(partial(open, os.__file__))  # the new user must be able to read Python
+    steps.append(partial(open, os.__file__))  # checks that the new user can read Python
     has_own_users = is_root and sandbox.works(*steps)
     processes = sandbox.MAX_PROCESSES
-    if not has_own_users:  # the kernel counts all processes of the user, also those that exist already
+    if not has_own_users:  # The kernel also counts the user's existing processes.
         processes += sandbox.count_threads()
     missing = [] if has_sandbox else ["network", "files"]
     is_root_in_worker = is_root and not has_own_users and not has_sandbox
-    if is_root_in_worker:  # the kernel does not limit the processes of root
+    if is_root_in_worker:  # The kernel does not limit root's processes.
         missing.append("processes")
     return Protections(has_sandbox, has_own_users, processes, missing)
 
@@ -267,15 +267,15 @@ def find_protections(mounts: list[Any]) -> Protections:  # pragma: no cover
 def run_watchdog(
     channel_end: socket.socket, mounts: list[Any], protections: Protections, request: dict[str, Any]
 ) -> NoReturn:  # pragma: no cover
-    """Start the worker, wait for its end, and then end all processes that it has started.
+    """Start the worker, wait until it ends, and then end all processes that the worker has started.
 
-    The worker is also ended if the grading process closes the channel. The grading process could not end the
-    worker's processes itself: it does not know them, and they may run as another user.
+    The watchdog also ends the worker if the grading process closes the channel. The grading process could not
+    end the worker's processes itself, because it does not know them and they may run as a different user.
     """
     try:
         os.setsid()
         sandbox.set_subreaper()
-        # Submissions of different users cannot read or end each other's processes.
+        # Each submission has its own user, so it cannot read or end the processes of other submissions.
         user = os.getpid() % FIRST_USER + FIRST_USER if protections.has_own_users else 0
         if protections.has_sandbox:
             sandbox.enter_sandbox(user or os.geteuid(), *mounts)
@@ -295,7 +295,7 @@ def run_watchdog(
 
 
 def _enter_own_directory(user: int) -> None:  # pragma: no cover
-    """Enter a new temporary directory that belongs to the user of the worker: there is no sandbox."""
+    """Enter a new temporary directory that belongs to the worker's user, because there is no sandbox."""
     directory = tempfile.mkdtemp(dir=os.environ["TMPDIR"])
     os.chdir(directory)
     os.environ.update(dict.fromkeys(("HOME", "TMPDIR"), os.getcwd()))
@@ -305,7 +305,7 @@ def _enter_own_directory(user: int) -> None:  # pragma: no cover
 def run_worker(
     channel_end: socket.socket, user: int, protections: Protections, request: dict[str, Any]
 ) -> None:  # pragma: no cover
-    """Drop privileges, set the limits and serve the submission until EOFError: the channel is closed."""
+    """Drop privileges, set the limits, and serve the submission until the channel is closed (EOFError)."""
     os.setsid()
     if protections.has_sandbox:
         sandbox.mount_own_proc()
@@ -313,5 +313,5 @@ def run_worker(
         sandbox.drop_privileges(user)
     sandbox.limit_resources(request["cpu"], request["megabytes"], protections.processes)
     hide_npformer()
-    random.seed(0)  # unseeded random numbers of a submission are the same in every run
+    random.seed(0)  # so that unseeded random numbers of a submission are the same in every run
     serve_submission(Channel(channel_end))

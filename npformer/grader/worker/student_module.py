@@ -1,7 +1,7 @@
-"""Run a submission: a .py file or a notebook that defines answers under the names of the exercises.
+"""Run a submission, which is a .py file or a notebook and defines the answers as top-level names.
 
-The answer to the exercise pe.table is the top-level name pe_table: a function or a value. It can also be an
-entry of a dict `answers` with the key "pe.table". The name `student` chooses the numbers of one student.
+The answer to the exercise "pe.table" is the value or function with the top-level name `pe_table`, or the
+entry "pe.table" of a dict `answers`. The text `student` chooses the numbers of one student.
 """
 
 import json
@@ -16,9 +16,9 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 MODULE_NAME = "submission"
-MAX_PROBLEMS = 3  # that are reported
-PROBLEM_LENGTH = 120  # of the reason why a file cannot be read
-ERROR_LENGTH = 150  # of an error that a file has raised
+MAX_PROBLEMS = 3  # the largest number of problems that are reported
+PROBLEM_LENGTH = 120  # the largest length of the reason why a file cannot be read
+ERROR_LENGTH = 150  # the largest length of an error that a file has raised
 OTHER_LANGUAGES = (
     "bash", "sh", "script", "system", "sx", "!", "cmd", "powershell", "perl", "ruby", "html", "HTML",
     "javascript", "js", "latex", "markdown", "svg", "SVG", "writefile", "file", "cython", "R", "sql",
@@ -27,26 +27,26 @@ OTHER_LANGUAGES = (
 
 
 class StudentModule(NamedTuple):
-    """The names that a submission defines, and the sentence that reports why it was not read to its end."""
+    """The names that a submission defines, and a sentence about problems in reading the file."""
 
     names: dict[str, Any]
-    answers: dict[str, Any]  # the entries of its dict `answers`
+    answers: dict[str, Any]  # the entries of the submission's dict `answers`
     student: str
-    problem: str  # "" if the file was read to its end
-    places: frozenset[str]  # the file names under which its code was compiled
+    problem: str  # why the file was not read completely, or ""
+    places: frozenset[str]  # the file names in the compiled code, such as "code cell 2"
 
 
 # --- run the file ---------------------------------------------------------------------------------
 
 
 def run_submission(name: str, data: bytes) -> StudentModule:
-    """Run the file, or the cells of the notebook in order. Names that are defined before an error count."""
+    """Run the file, or the notebook's cells in order. Names that were defined before an error are kept."""
     module = ModuleType(MODULE_NAME)
-    sys.modules[MODULE_NAME] = module  # dataclasses and pickle look for the module
+    sys.modules[MODULE_NAME] = module  # Dataclasses and pickle look up the module here.
     names = vars(module)
     shell = Shell(names)
     names.update({"__file__": name, "display": shell.display, "get_ipython": lambda: shell})
-    problems: dict[str, str] = {}  # by the name of the file or the cell
+    problems: dict[str, str] = {}  # by name of the file or cell
     try:
         for place, source in split_source(name, data):
             shell.place = place
@@ -61,25 +61,25 @@ def run_submission(name: str, data: bytes) -> StudentModule:
 
 
 def _read_answers(names: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of the dict `answers`, made without methods that the student may have written."""
+    """Return a copy of the dict `answers`. No methods are called that the student may have written."""
     answers = names.get("answers")
     return dict.copy(answers) if isinstance(answers, dict) else {}
 
 
 def _read_student(names: dict[str, Any]) -> str:
-    """Return the text `student`, read without methods that the student may have written."""
+    """Return the text `student`. No methods are called that the student may have written."""
     student = names.get("student")
     return str.__str__(student) if isinstance(student, str) else ""
 
 
 def _run(source: str, place: str, names: dict[str, Any]) -> str:
-    """Run the source. Returns a sentence that reports the error, "" without one."""
+    """Run the source. Returns a sentence about the error, or "" if there is no error."""
     try:
         exec(compile(source, place, "exec"), names)
     except SyntaxError as error:
         where = f"{place}, line {error.lineno}" if error.lineno else place
         return f"{where}: this is not Python yet ({error.msg})."
-    except BaseException as error:  # also SystemExit and KeyboardInterrupt, which a file can raise
+    except BaseException as error:  # A file can also raise SystemExit and KeyboardInterrupt.
         lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == place]
         where = f"{place}, line {lines[-1]}" if lines else place
         return f"{where}: {describe_error(error)}."
@@ -93,10 +93,10 @@ def describe_error(error: BaseException) -> str:
 
 
 def format_message(error: BaseException) -> str:
-    """Return the message of an error in one line, "" if its `__str__` fails."""
+    """Return the message of an error in one line, or "" if the error's `__str__` fails."""
     try:
         return " ".join(str(error).split())
-    except BaseException:  # the student may have written `__str__`
+    except BaseException:  # The student may have written `__str__`.
         return ""
 
 
@@ -104,7 +104,7 @@ def format_message(error: BaseException) -> str:
 
 
 def split_source(name: str, data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield (place, Python source) of the file, or of each code cell of a notebook.
+    """Yield the name and the Python source of the file, or of each code cell of a notebook.
 
     >>> list(split_source("a.py", b"x = 1"))
     [('a.py', 'x = 1')]
@@ -131,7 +131,7 @@ def _read_code_cells(data: bytes) -> list[dict[str, Any]]:
 
 
 def decode_source(data: bytes) -> str:
-    """Decode UTF-8, UTF-16 with a byte order mark, the encoding that a Python file declares, or else Latin-1.
+    """Decode UTF-16 with a byte order mark, UTF-8, the encoding that a Python file declares, or Latin-1.
 
     >>> decode_source("x = 'é'".encode("utf-16")) == decode_source("x = 'é'".encode("latin-1")) == "x = 'é'"
     True
@@ -140,7 +140,7 @@ def decode_source(data: bytes) -> str:
     try:
         encoding = "utf-16" if has_utf16_mark else tokenize.detect_encoding(BytesIO(data).readline)[0]
         return data.decode(encoding)
-    except (SyntaxError, UnicodeDecodeError):  # the declared encoding does not exist or is not the real one
+    except (SyntaxError, UnicodeDecodeError):  # The declared encoding is unknown or wrong.
         return data.decode("latin-1")
 
 
@@ -148,9 +148,9 @@ def decode_source(data: bytes) -> str:
 
 
 def translate_magics(source: str) -> str:
-    """Translate a cell to Python: IPython turns magics into calls of `get_ipython()`.
+    """Translate a cell to Python. IPython replaces each magic by a call of `get_ipython()`.
 
-    Lines with magics are removed if IPython is not installed.
+    If IPython is not installed, lines with magics become `pass`.
 
     >>> translate_magics("x = 7 % 4")
     'x = 7 % 4'
@@ -166,7 +166,7 @@ def translate_magics(source: str) -> str:
 
 
 class Shell:
-    """Replaces the object that `get_ipython()` returns. Only magics that contain Python run anything."""
+    """Replaces the object that `get_ipython()` returns. Only magics that contain Python run code."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self.names = names
@@ -182,15 +182,15 @@ class Shell:
         exec(compile(source, self.place, "exec"), self.names)
 
     def run_cell_magic(self, name: str, line: str, body: str) -> None:
-        """Run the cell below `%%time` and similar magics.
+        """Run the Python code below `%%time` or a similar magic.
 
-        The empty line in front replaces the line of the magic, so that error messages have the correct line.
+        An empty line replaces the line of the magic, so that errors have the correct line number.
         """
         if name not in OTHER_LANGUAGES:
             exec(compile(translate_magics(f"\n{body}"), self.place, "exec"), self.names)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a function that does nothing for every other name, such as `system`."""
+        """For every other name, such as `system`, return a function that does nothing."""
         return _do_nothing
 
 
@@ -202,12 +202,12 @@ def _do_nothing(*objects: object, **options: object) -> None:
 
 
 def find_answer(student_module: StudentModule, exercise_id: str) -> Any:
-    """Return the answer to one exercise, None without one. The dict `answers` goes before the other names."""
+    """Return the answer to one exercise, or None. The dict `answers` has priority over top-level names."""
     answer_by_name = student_module.names.get(exercise_id.replace(".", "_"))
     return student_module.answers.get(exercise_id, answer_by_name)
 
 
 def list_names(student_module: StudentModule) -> str:
-    """Return the public top-level names and the keys of `answers`, in which a misspelt name may be found."""
+    """Return the public top-level names and the keys of `answers`, which may be misspelt exercise names."""
     names = (*student_module.names, *student_module.answers)
     return " ".join(name for name in names if type(name) is str and name[:1] != "_")
