@@ -7,7 +7,7 @@ Its arrays wrap NumPy arrays, so the numbers are NumPy's. It rejects everything 
 - inside a forward function, a backward function or an optimizer's update, everything that makes the host wait
   for the GPU: `float(…)`, `bool(…)`, `if array:`, `.item()`, `.get()`, boolean indexing, printing.
 
-The fake has only the names of CuPy that the package uses. Only CuPy knows whether it has these names and
+The fake has only the names of CuPy that the package uses. It does not know whether CuPy has these names and
 accepts these arguments. CuPy can be imported without a GPU and without a driver. If it is installed, the fake
 makes each call with CuPy too. The arrays of these calls have a shape and a dtype, but no memory. CuPy checks
 names and arguments before it looks for a device, and `call_real_cupy` raises its errors.
@@ -21,17 +21,18 @@ import numpy as np
 
 from npformer.backend import _why_no_cupy
 
-# With a working GPU, kernels would run on arrays without memory. There, test_gpu.py tests CuPy itself.
+# On a machine with a working GPU, REAL is None: kernels would run on arrays without memory. On such a
+# machine, test_gpu.py tests CuPy itself.
 REAL = sys.modules.get("cupy") if _why_no_cupy() else None
 FAKE = sys.modules[__name__]
-WITHOUT_WAITING = ("_forward", "_backward", "_update")  # ends of the names of functions that must not wait
+WITHOUT_WAITING = ("_forward", "_backward", "_update")  # suffixes of functions that must not wait
 
 
-# The same call with CuPy
+# Repeating each call with the real CuPy
 
 
 def call_real_cupy(owner, name, *args, **kwargs):
-    """Make the same call with CuPy, and raise its errors. Calls with equal shapes are made once."""
+    """Make the same call with CuPy, and raise CuPy's errors. Calls with equal shapes are made only once."""
     call = owner, name, args, kwargs
     if REAL is None:
         return
@@ -50,7 +51,7 @@ ACCEPTED = set()
 
 
 def _real(value, of_array):
-    """Replace the module, the ufunc `add` and the arrays of the fake by those of CuPy."""
+    """Replace the fake module, its ufunc `add` and its arrays by the module, ufunc and arrays of CuPy."""
     if isinstance(value, ndarray):
         return of_array(value)
     if isinstance(value, tuple | list):
@@ -72,7 +73,7 @@ def _without_memory(array):
 
 @cache
 def _hollow():
-    """Return a class of CuPy's arrays that can be printed without their numbers, as in error messages."""
+    """Return a subclass of CuPy's ndarray whose repr reads no memory, because error messages need a repr."""
 
     class Hollow(REAL.ndarray):
         def __repr__(self):

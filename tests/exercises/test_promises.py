@@ -14,7 +14,7 @@ from npformer.exercises.task import compile_function, replace_result
 
 
 def edited(exercise, *pairs):
-    """Return the solution of an exercise after replacements in its text."""
+    """Return the solution of an exercise after replacements in the source text; `pairs` is old, new, …"""
     text = bank()[exercise].solution
     for old, new in zip(pairs[::2], pairs[1::2], strict=True):
         assert old in text
@@ -197,7 +197,7 @@ def test_known_mistakes_differ_from_the_solution(task):
 
 
 def find_kinds(exercise, function):
-    """Return the findings about a wrong function by kind, and the codes of its mistakes."""
+    """Return a dict whose keys are the kinds of the findings about a wrong function and its mistake codes."""
     result = check(exercise, function)
     assert not result
     return {finding.kind: finding for finding in result.findings} | dict.fromkeys(result.codes)
