@@ -65,7 +65,8 @@ def pytest_collection_modifyitems(items):
 def pytest_runtest_setup(item):
     """Skip tests that need a GPU, a browser or much time.
 
-    All these skips happen here, so pytest's summary has one line per reason and not one line per file."""
+    All these skips happen here, so pytest's summary has one line per reason and not one line per file.
+    """
     if item.get_closest_marker("gpu") and why_no_cupy():
         pytest.skip(why_no_cupy())
     if item.get_closest_marker("slow") and (reason := why_not_slow(item.config)):

@@ -213,7 +213,8 @@ def large():
 def one(case, variant, seconds):
     """Return the median CPU time of one call, and the integer that the call returns (or 0).
 
-    The CPU time includes all threads."""
+    The CPU time includes all threads.
+    """
     name, *options = case.split(":")
     run = {"table": table, "block": block, "growth": growth, "check": check}[name](variant, *options)
     repetitions = range(

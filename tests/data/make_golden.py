@@ -111,7 +111,8 @@ def multi_head_attention(t, s):
 def grouped_attention(t, s):
     """Compute attention in which several query heads share keys and values.
 
-    PyTorch's function for attention supports shared heads, but its module does not."""
+    PyTorch's function for attention supports shared heads, but its module does not.
+    """
     q, k, v = (
         (t[name] @ t[f"W_{name.upper()}"]).unflatten(-1, (n, -1)).transpose(-3, -2)
         for name, n in (("q", s["n_heads"]), ("k", s["n_kv_heads"]), ("v", s["n_kv_heads"]))
@@ -145,7 +146,8 @@ def stack(t, s):
 def transformer(t, s):
     """Compute the logits of the whole model.
 
-    The source, the target and the logits share the matrix E. No query attends to padding."""
+    The source, the target and the logits share the matrix E. No query attends to padding.
+    """
     source, target = t["source_ids"] != s["padding_id"], t["target_ids"] != s["padding_id"]
     n = target.shape[-1]
     visible = source[..., None, :]
@@ -240,7 +242,8 @@ def additive_mask(t, s, name, q, k):
 def attention_state(t):
     """Return parameters of attention as PyTorch stores them.
 
-    Each W is transposed, and the matrices for Q, K and V are concatenated."""
+    Each W is transposed, and the matrices for Q, K and V are concatenated.
+    """
     state = {"in_proj_weight": torch.cat([t[f"W_{x}"].mT for x in "QKV"]), "out_proj.weight": t["W_O"].mT}
     if "b_Q" in t:
         state |= {"in_proj_bias": torch.cat([t[f"b_{x}"] for x in "QKV"]), "out_proj.bias": t["b_O"]}
