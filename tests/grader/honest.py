@@ -1,8 +1,8 @@
 """Forty honest submissions, ten from each of four learning management systems (LMS), and four class lists.
 
-The file names and the columns of the class list depend on the LMS. Two
-students are called Anna Smith, and one student submits nothing. The files have features that must cost no
-points: magics, zip files, odd suffixes, encodings, earlier versions. The exercises ask for a letter and for a softmax.
+The file names and the columns of the class list depend on the LMS. Two students are called Anna Smith, and
+one student submits nothing. The files have features that must cost no points: magics, zip files, odd suffixes,
+encodings, earlier versions. The exercises ask for a letter and for a softmax.
 """
 
 import io

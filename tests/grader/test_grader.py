@@ -291,7 +291,8 @@ def write_twelve_files(folder):
 def interrupt_after_three_files(command, temporary, signal_number, is_repeated):
     """Start a run, and send it a signal after three files. Return the process and the text of stderr.
 
-    If `is_repeated`, send the signal twice."""
+    If `is_repeated`, send the signal twice.
+    """
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     process.stderr.readline()
     assert list_processes(temporary), "the processes of the run are found by its directory"

@@ -111,7 +111,8 @@ def decks(tmp_path_factory):
 def make_deck(lesson, folder):
     """Make the slides of a lesson. Return the file and what letters.py recorded about each picture.
 
-    The keys of the records are the last characters of the encoded pictures."""
+    The keys of the records are the last characters of the encoded pictures.
+    """
     startup = folder / "profile_default" / "startup"
     notes = folder / "notes"
     startup.mkdir(parents=True)

@@ -61,7 +61,8 @@ def troubles(figure, written):
 def note_letters(file):
     """Append one line to the file for each picture that is drawn from now on.
 
-    The line has the end of the encoded picture, its texts with their sizes, and its troubles."""
+    The line has the end of the encoded picture, its texts with their sizes, and its troubles.
+    """
     original_encoded = style.encoded
 
     def encode_and_note(figure, kind="png"):

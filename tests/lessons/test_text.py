@@ -1,4 +1,4 @@
-"""Tokens, vocabulary, ids and back."""
+"""Tests of tokenizing, building a vocabulary, encoding to ids and decoding."""
 
 import numpy as np
 import pytest
