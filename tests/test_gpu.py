@@ -1,4 +1,4 @@
-"""NumPy and CuPy: they give the same numbers, no array leaves the device, and memory does not grow.
+"""Tests with CuPy: results equal NumPy's, no array leaves the device, and memory does not grow.
 
     uv run --extra cuda12 pytest -m gpu        on a machine with an NVIDIA GPU (or --extra cuda13)
 
@@ -42,11 +42,11 @@ from npformer.backend import _why_no_cupy
 from npformer.tree import iter_nested_leaves
 
 DTYPES = ("float64", "float32")
-TOLERANCE = {"float64": 1e-11, "float32": 1e-4}  # relative to the array's largest entry, or to 1
+TOLERANCE = {"float64": 1e-11, "float32": 1e-4}  # divided by max(1, largest entry), the largest allowed error
 
 ON_A_GPU = pytest.param(
     "gpu",
-    marks=[pytest.mark.gpu, pytest.mark.filterwarnings("default")],  # a warning of CuPy is no error
+    marks=[pytest.mark.gpu, pytest.mark.filterwarnings("default")],  # warnings of CuPy must not fail a test
 )
 
 
@@ -65,12 +65,12 @@ def test_available_backends_lists_cupy(device):
     assert npf.available_backends() == ("numpy", "cupy")
 
 
-# What the fake and the package reject, and where the host may wait for the device
+# Operations that the fake and npformer reject, and places where the host may wait for the device
 
 
 @pytest.fixture
 def names(monkeypatch):
-    """The names in an expression that is evaluated with the fake CuPy."""
+    """Return the names for evaluating an expression with the fake CuPy."""
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     return {"np": np, "cupy": fake_cupy, "x": fake_cupy.asarray(np.array([1.0, 3.0]))}
 
@@ -95,7 +95,7 @@ def test_fake_cupy_has_only_used_functions(names, expression):
     "float(x[0])", "1 if x.sum() else 0", "x.sum().item()", "x.get()", "x[x > 0]", "'78'[x.argmax()]",
 ])  # fmt: skip
 def test_fake_cupy_rejects_waiting_in_forward(names, expression):
-    """Outside a forward function, the host may wait for the device."""
+    """The same expression is allowed outside a forward function, because there the host may wait."""
     package = {"__name__": "npformer.planted"}
     exec(f"def planted_forward(x): return inside(x)\ndef inside(x): return {expression}", package)
     package["inside"](names["x"])
@@ -108,11 +108,11 @@ def test_greedy_decode_waits_once_per_token(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     monkeypatch.setattr(fake_cupy, "_wait", waits.append)
     tokens = call("greedy_decode", with_arrays(CALLS["greedy_decode"](), fake_cupy.asarray)).shape[-1]
-    assert waits == ["__bool__"] * tokens  # asks whether every row has stopped
+    assert waits == ["__bool__"] * tokens  # the test whether all rows have stopped
 
 
 def mixed_calls():
-    """Return (function, argument) for every function with arrays in several arguments."""
+    """Return (function, argument) for each argument with arrays, if its function has several of them."""
     found = []
     for name in CHECKED:
         with_array = [argument for argument, value in CALLS[name]().items() if arrays_in(value)]
@@ -146,7 +146,7 @@ def test_ffn_rejects_params_of_two_libraries(device):
         npf.ffn_forward(array(2, 4), params)
 
 
-# The same numbers
+# Comparing the results of CuPy and NumPy
 
 
 def check_close(device, found, expected, name="result"):
@@ -166,7 +166,7 @@ def check_close(device, found, expected, name="result"):
 
 
 def computed(result):
-    """Return the properties of a cache, which are computed when they are read."""
+    """Return the values of all properties of a cache, because the fields do not include them."""
     cache = result[-1] if isinstance(result, tuple) and result else None
     names = vars(type(cache)) if hasattr(cache, "_fields") else {}
     return [getattr(cache, name) for name in names if isinstance(names[name], property)]
@@ -177,7 +177,7 @@ MODELS = [
     for positions in ("sinusoidal", "learned", "rope", "alibi", "none")
     for norm, act in (("pre", "gelu"), ("post", "relu"))
 ]
-MORE = [  # settings that valid_calls.py does not derive from a signature
+MORE = [  # further calls with settings that valid_calls.py does not make
     ("softmax_forward", {"axis": 0, "scores": np.array([[1.0, -np.inf], [2.0, -np.inf]])}),
     ("softmax_forward", {"scores": np.ones((2, 0))}),
     ("layer_norm_forward", {"x": np.ones((2, 8)), "eps": 0}),
@@ -201,7 +201,7 @@ MORE = [  # settings that valid_calls.py does not derive from a signature
 
 
 def check_function(device, name, arguments, dtype="float64"):
-    """Call a function with both libraries; for a forward function, call its backward function too."""
+    """Compare a function with CuPy and NumPy. After a forward function, compare its backward function too."""
 
     def result(xp, arguments):
         converted = like(arguments, dtype)
@@ -231,7 +231,7 @@ def takes_arrays(name):
 
 
 def device_calls():
-    """Return (function, arguments, dtype) as parameters: default calls, their variants, and MORE."""
+    """Return test parameters (function, arguments, dtype) for valid calls, their variants, and MORE."""
     found = []
     for name in [name for name in CHECKED if name not in BACKWARD and takes_arrays(name)]:
         found += [pytest.param(name, CALLS[name](), dtype, id=f"{name}-{dtype}") for dtype in DTYPES]
@@ -256,23 +256,23 @@ def test_functions_agree_on_cupy_and_numpy(device, name, arguments, dtype):
 
 
 def test_attention_agrees_for_long_sequences(device, monkeypatch):
-    """For long sequences, the host goes head by head to save memory. A device runs all heads at once."""
+    """For long sequences, NumPy computes attention head by head to save memory. CuPy takes all at once."""
     monkeypatch.setattr(attention, "LARGE", 0)
     for name in ("attention_forward", "multi_head_attention_forward"):
         check_function(device, name, CALLS[name]())
 
 
 def test_cross_entropy_without_targets_is_nan_on_device(device):
-    """The check that any target counts would make the host wait."""
+    """On a GPU, no error is raised: the check for at least one target would make the host wait."""
     arguments = CALLS["cross_entropy_forward"]() | {"targets": np.full((2, 6), -1)}
     loss, _ = call("cross_entropy_forward", with_arrays(arguments, device.asarray))
     assert np.isnan(device.asnumpy(loss))
 
 
-@pytest.mark.parametrize("device", [ON_A_GPU], indirect=True)  # the fake computes with NumPy
+@pytest.mark.parametrize("device", [ON_A_GPU], indirect=True)  # only a real GPU: the fake computes with NumPy
 def test_encoder_block_of_paper_width_agrees(device):
-    config = npf.TransformerConfig(activation="gelu")  # smooth: at the kink of a ReLU, rounding decides
-    assert 2 * config.n_heads * 160 * 160 > attention.LARGE  # so the host goes head by head
+    config = npf.TransformerConfig(activation="gelu")  # smooth: rounding cannot matter as at a kink
+    assert 2 * config.n_heads * 160 * 160 > attention.LARGE  # so that NumPy goes head by head
     params, x = npf.init_encoder_block(config, generator()), array(2, 160, config.d_model)
     arguments = {"x": x, "params": params, "config": config, "mask": npf.causal_mask(160), "rng": None}
     for dtype in DTYPES:
@@ -287,14 +287,14 @@ def test_gradcheck_passes_on_device(device):
         assert report, str(report)
 
 
-# A model that is trained
+# Training a small model
 
 CONFIG = npf.TransformerConfig(d_model=32, d_ff=64, n_heads=4, n_layers=2, activation="gelu")
 WORDS = 20
 
 
 def small_model(dtype="float64", config=CONFIG):
-    """Return parameters, source ids and target ids on the host."""
+    """Return parameters, source ids and target ids as NumPy arrays."""
     rng = generator()
     params = npf.init_transformer(WORDS, config, rng, dtype=dtype)
     return params, rng.integers(WORDS, size=(8, 9)), rng.integers(WORDS, size=(8, 11))
@@ -326,7 +326,7 @@ def test_training_steps_agree(device, dtype):
 def test_training_memory_does_not_grow(device):
     used = []
     model = npf.to_backend(small_model(), "cupy")
-    gc.freeze()  # so that gc.get_objects() omits all earlier objects
+    gc.freeze()  # gc.get_objects() then omits all earlier objects
     for _ in islice(training(*model), 8 if device is fake_cupy else 100):
         gc.collect()
         if device is fake_cupy:
@@ -381,7 +381,7 @@ def recorded_copies(device):
 
 
 def test_training_step_copies_only_masks_and_frequencies(device):
-    masks = 2 + (2 + 3) * CONFIG.n_layers  # dropout of two embeddings and of every sublayer's output
+    masks = 2 + (2 + 3) * CONFIG.n_layers  # for two embeddings and the output of every sublayer
     for positions, rng, expected in (
         ("learned", None, {}),
         ("sinusoidal", generator(), {"bool": masks, "float64": 2}),

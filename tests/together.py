@@ -1,4 +1,4 @@
-"""Many cases in one test: each that fails is told by its name."""
+"""Run many cases in one test, and report all failing cases by their names."""
 
 import copy
 import functools
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def failures(check, cases):
-    """{case: what went wrong} of the cases, tuples of `check`'s arguments, that it does not hold for."""
+    """Return {name of case: error} for all cases in which `check` fails. A case is a tuple of arguments."""
     wrong = {}
     for case in cases:
         try:
@@ -22,7 +22,7 @@ def failures(check, cases):
 
 
 def together(names, cases):
-    """As pytest.mark.parametrize, but one test for all cases. Each begins with fixtures as they were."""
+    """Like pytest.mark.parametrize, but with one test for all cases. Each case gets its own fixtures."""
     if isinstance(names, str):
         names, cases = (names,), [(case,) for case in cases]
 
