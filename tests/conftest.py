@@ -16,10 +16,11 @@ from small_models import PACKAGES
 from npformer import save
 from npformer.backend import _why_no_cupy
 
-# nbformat imports rfc3987_syntax to check URIs. The import takes a second, and no test needs it.
+# nbformat imports rfc3987_syntax to check URIs. None blocks this import, which takes a second and is not
+# needed.
 sys.modules.setdefault("rfc3987_syntax", None)
 
-# The scripts in data/ need libraries that the tests do not need.
+# pytest must not import the scripts in data/, because they need libraries that the tests do not need.
 collect_ignore_glob = ["data/*"]
 
 settings.register_profile("npformer", deadline=None, derandomize=True, print_blob=True)

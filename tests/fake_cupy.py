@@ -1,16 +1,17 @@
 """A fake of CuPy for machines without a GPU: a test puts it into `sys.modules["cupy"]`.
 
-Its arrays wrap NumPy arrays, so the numbers are NumPy's. It rejects everything that is wrong on a GPU:
+The fake's arrays wrap NumPy arrays, so NumPy computes all numbers. The fake rejects everything that is wrong
+on a GPU:
 
-- a NumPy function or conversion of such an array (CuPy accepts some of them; the package uses `xp`)
+- a NumPy function or conversion of such an array (CuPy accepts some of these, but npformer uses `xp`)
 - an operation with a NumPy array, or with a NumPy scalar, which would turn float32 arrays into float64
 - inside a forward function, a backward function or an optimizer's update, everything that makes the host wait
   for the GPU: `float(…)`, `bool(…)`, `if array:`, `.item()`, `.get()`, boolean indexing, printing.
 
 The fake has only the names of CuPy that the package uses. It does not know whether CuPy has these names and
-accepts these arguments. CuPy can be imported without a GPU and without a driver. If it is installed, the fake
-makes each call with CuPy too. The arrays of these calls have a shape and a dtype, but no memory. CuPy checks
-names and arguments before it looks for a device, and `call_real_cupy` raises its errors.
+accepts these arguments. CuPy can be imported without a GPU and without a driver. If CuPy is installed, the
+fake makes each call with CuPy too. The arrays of these calls have a shape and a dtype, but no memory. CuPy
+checks names and arguments before it looks for a device, and `call_real_cupy` raises CuPy's errors.
 """
 
 import operator
@@ -119,7 +120,7 @@ def __getattr__(name):
 
 
 add = partial(_call, FAKE, "add", np.add)
-for _name in ("at", "reduce"):  # CuPy has these methods for `add` only
+for _name in ("at", "reduce"):  # the methods that CuPy has for `add`, but not for other functions
     setattr(add, _name, partial(_call, add, _name, getattr(np.add, _name)))
 
 
@@ -188,7 +189,7 @@ for _name, _of_host in WAITING.items():
 
 
 def _wait(what):
-    """Raise RuntimeError if a function of the package that must not wait is running."""
+    """Raise RuntimeError if a function of npformer is running that must not wait for the device."""
     frame = sys._getframe(2)
     while frame is not None:
         function, module = frame.f_code.co_name, frame.f_globals.get("__name__", "")

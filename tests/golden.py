@@ -88,7 +88,7 @@ def forward(operation, arrays, settings):
         found = {}
         for argument, tree in backward(name, d_y, cache).items():
             for path, gradient in npf.leaves(tree):
-                found[path or argument] = gradient  # An array has one leaf, with the path "".
+                found[path or argument] = gradient  # the path is "" if `tree` is an array
         return found
 
     return y, gradients
@@ -102,7 +102,7 @@ def train(_, arrays, settings):
 
 
 def tree_of(kind, arrays, path=""):
-    """Return parameters of a type; each is the array with its path as name, or None if there is none."""
+    """Build parameters of a type from {path: array}. A parameter without an array is None."""
     names_inside = [name for name in arrays if name.startswith(path)]
     kinds = [part for part in get_args(kind) if part is not NoneType]
     if path in arrays or not names_inside:

@@ -4,7 +4,7 @@
     uv run --with cosmic-ray python tests/mutation.py validation.rules tests/test_bad_input.py --sample 100
 
 cosmic-ray makes the changed modules, called mutants. The script runs the given tests for a random sample of
-them, in a copy of the checkout. A mutant survives if all tests pass. Some survivors compute the
+the mutants, in a copy of the checkout. A mutant survives if all tests pass. Some survivors compute the
 same result as the original module.
 """
 
@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # a stale .pyc could pass for a mutant's
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # so that no mutant uses the .pyc of another
     command = f"{sys.executable} -m pytest -x -q -n 0 -p no:cacheprovider {' '.join(options.tests)}"
     with tempfile.TemporaryDirectory() as top:
         not_copied = shutil.ignore_patterns(".git", ".venv", ".*_cache", "build")

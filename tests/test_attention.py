@@ -140,7 +140,7 @@ def test_attention_backward_of_large_batch_equals_single_items():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_attention_fully_masked_row_is_zero(dtype):
-    """A query whose keys are all masked has zero output, weights and gradient. Others do not change."""
+    """A fully masked query has zero output, weights and gradient. Other queries do not change."""
     (q, k, v), dy = some_qkv(T_q=5, T_k=6, dtype=dtype), array(2, 5, 6, seed=3, dtype=dtype)
     mask, other_queries = np.arange(5)[:, None] != 2, [0, 1, 3, 4]
     y, dq, dk, dv = output_and_gradients(q, k, v, dy, mask=mask)

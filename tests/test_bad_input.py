@@ -388,7 +388,7 @@ def is_unchecked(place):
 
 @pytest.mark.parametrize("function", CHECKED)
 def test_checked_function_rejects_odd_values(function):
-    call(function, CALLS[function]())  # `checked` now has a cache key of a valid call
+    call(function, CALLS[function]())  # so that `checked` caches a valid call, which must not hide errors
     problems = {}
     for number, place in enumerate(PLACES):
         if place.function != function:
@@ -618,7 +618,7 @@ def id_of_relation(row):
     [pytest.param(*row, id=id_of_relation(row)) for row in RELATIONS if row[0] in CALLS],
 )
 def test_wrong_relation_has_its_message(function, place, value, error_type, message, folder):
-    call(function, CALLS[function]())  # `checked` now has a cache key of a valid call
+    call(function, CALLS[function]())  # so that `checked` caches a valid call, which must not hide errors
     change = value.f if isinstance(value, Change) else lambda _: value
     error = rejection(function, replaced(CALLS[function](), place, change))
     assert type(error) is error_type
@@ -645,7 +645,7 @@ ACCEPTED_ODD_VALUES = {  # {function: {argument: the names in ODD_VALUES of valu
     "save_safetensors": {"path": "'x'", "tree": f"{TREES}, {{}}"},
     "load": {"path": "'x'"},
 }
-ACCEPT_ANYTHING = {"array_module", "leaves", "to_backend", "to_numpy"}  # no value is wrong for these
+ACCEPT_ANYTHING = {"array_module", "leaves", "to_backend", "to_numpy"}  # these functions accept any value
 TESTED_ELSEWHERE = {"load_safetensors"}  # tests/pretrained tests this function with damaged files
 UNCHECKED_FUNCTIONS = sorted(set(CALLS) - set(CHECKED) - ACCEPT_ANYTHING - TESTED_ELSEWHERE)
 

@@ -19,7 +19,7 @@ X = array(2, 3, 4)
 
 
 def with_residual_sums(x, parts, norm):
-    """Apply (part, params of LayerNorm) pairs to x, in the order of post-norm or of pre-norm."""
+    """Apply (part, params) pairs: LayerNorm(x + part(x)) in post-norm, x + part(LayerNorm(x)) in pre-norm."""
     for part, params in parts:
         normed = partial(npf.layer_norm_forward, params=params, eps=1e-3)
         x = normed(x + part(x))[0] if norm == "post" else x + part(normed(x)[0])

@@ -42,7 +42,7 @@ from npformer.backend import _why_no_cupy
 from npformer.tree import iter_nested_leaves
 
 DTYPES = ("float64", "float32")
-TOLERANCE = {"float64": 1e-11, "float32": 1e-4}  # divided by max(1, largest entry), the largest allowed error
+TOLERANCE = {"float64": 1e-11, "float32": 1e-4}  # largest allowed error / max(1, largest entry)
 
 ON_A_GPU = pytest.param(
     "gpu",
@@ -108,7 +108,7 @@ def test_greedy_decode_waits_once_per_token(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     monkeypatch.setattr(fake_cupy, "_wait", waits.append)
     tokens = call("greedy_decode", with_arrays(CALLS["greedy_decode"](), fake_cupy.asarray)).shape[-1]
-    assert waits == ["__bool__"] * tokens  # the test whether all rows have stopped
+    assert waits == ["__bool__"] * tokens  # one wait per token tests whether all rows have stopped
 
 
 def mixed_calls():
@@ -271,7 +271,7 @@ def test_cross_entropy_without_targets_is_nan_on_device(device):
 
 @pytest.mark.parametrize("device", [ON_A_GPU], indirect=True)  # only a real GPU: the fake computes with NumPy
 def test_encoder_block_of_paper_width_agrees(device):
-    config = npf.TransformerConfig(activation="gelu")  # smooth: rounding cannot matter as at a kink
+    config = npf.TransformerConfig(activation="gelu")  # GELU has no kink, at which rounding would decide
     assert 2 * config.n_heads * 160 * 160 > attention.LARGE  # so that NumPy goes head by head
     params, x = npf.init_encoder_block(config, generator()), array(2, 160, config.d_model)
     arguments = {"x": x, "params": params, "config": config, "mask": npf.causal_mask(160), "rng": None}
@@ -381,7 +381,7 @@ def recorded_copies(device):
 
 
 def test_training_step_copies_only_masks_and_frequencies(device):
-    masks = 2 + (2 + 3) * CONFIG.n_layers  # for two embeddings and the output of every sublayer
+    masks = 2 + (2 + 3) * CONFIG.n_layers  # one dropout mask per embedding and per sublayer
     for positions, rng, expected in (
         ("learned", None, {}),
         ("sinusoidal", generator(), {"bool": masks, "float64": 2}),

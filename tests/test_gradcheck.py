@@ -220,7 +220,7 @@ def make_one_percent_larger(backward):
 
 
 CHAINS = [(seed, 2) for seed in range(140)]
-HARD_CHAINS = [(seed, 4) for seed in (981, 1000, 1027, 1188, 1228, 1329)]  # such as tanh near 1
+HARD_CHAINS = [(seed, 4) for seed in (981, 1000, 1027, 1188, 1228, 1329)]  # difficult: tanh near 1, ...
 
 
 def test_gradcheck_random_chains_have_the_correct_verdict():

@@ -36,7 +36,7 @@ HOW_TO_REWRITE = "If the new output is right: NPFORMER_REWRITE=1 uv run pytest t
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PICTURE = re.compile(r'<img alt="([^"]*)" width="(\d+)" src="data:image/png;base64,([^"]*)">')
-KEPT_METADATA = ("tags", "npformer", "slideshow")  # for the tests, the lessons and the slides
+KEPT_METADATA = ("tags", "npformer", "slideshow")  # the metadata keys that tests, lessons and slides use
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -85,9 +85,9 @@ def execute(notebook, folder, again=False):
         record_timing=False,
         coalesce_streams=True,  # join printed text, which a kernel splits at random
     )
-    # Without nbclient's output widget, the figure of a slider becomes an output of its cell, so a reader
-    # without a kernel sees the figure. The widget would also send messages while it waits for a reply, and
-    # sometimes it would miss the reply.
+    # An empty registry removes nbclient's output widget. Then the figure of a slider becomes an output of its
+    # cell, and a reader without a kernel sees the figure. The widget also sends messages while it waits for a
+    # reply, and sometimes it misses the reply.
     client.widget_registry = {}
     client.execute(cleanup_kc=True, env={**os.environ, "IPYTHONDIR": str(folder / "ipython")})
     executed.cells = executed.cells[: len(notebook.cells)]

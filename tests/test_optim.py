@@ -44,7 +44,7 @@ def test_sgd_update_subtracts_scaled_gradient():
 def test_adam_update_equals_weighted_sums():
     """m = (1 - β₁) Σ β₁^age g and v = (1 - β₂) Σ β₂^age g².
 
-    In the update, the weights of each sum are divided by their total.
+    The update divides Σ β₁^age g by Σ β₁^age, and Σ β₂^age g² by Σ β₂^age.
     """
     gradients, beta_1, beta_2, p = array(12, 4), 0.7, 0.9, np.zeros(4)
     options = {"learning_rate": 0.3, "beta_1": beta_1, "beta_2": beta_2, "eps": 0.2}

@@ -25,7 +25,7 @@ def import_or_skip(name):
 
 
 def make_pair(xp, types):
-    """Make a pair for y = tanh(x) w with functions that every library has. The pair adds types to `types`."""
+    """Make a pair for y = tanh(x) w with functions that every library has. Record array types in `types`."""
 
     def forward(x, w):
         types.update({type(x), type(w)})

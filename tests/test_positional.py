@@ -178,7 +178,7 @@ class TestALiBi:
         (31, [*(0.5 * i for i in range(1, 17)), *(0.25 * i for i in range(1, 31, 2))]),
     ])  # fmt: skip
     def test_alibi_bias_slopes(self, n_heads, exponents):
-        slopes = -npf.alibi_bias(n_heads, 1, 2)[:, 0, 0]  # entry for key 0: the only query is at distance 1
+        slopes = -npf.alibi_bias(n_heads, 1, 2)[:, 0, 0]  # the only query has distance 1 from key 0
         np.testing.assert_allclose(slopes, 2.0 ** -np.array(exponents), rtol=1e-15)
 
     @DTYPES

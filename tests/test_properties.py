@@ -182,7 +182,7 @@ def outcome(place, value):
 
 @pytest.mark.parametrize(("number", "place"), [*enumerate(PLACES)], ids=str)
 def test_functions_accept_numpy_integers(number, place):
-    """The value 100 finds overflow: 100 + 100 and 100 * 100 overflow in np.int8.
+    """The value 100 reveals overflow: 100 + 100 and 100 * 100 overflow in np.int8.
 
     Each place is tested with np.int8, np.uint8 and two of the six other integer types.
     """

@@ -62,7 +62,7 @@ def test_init_transformer_scales_and_dtypes(norm):
     assert params.embedding.E.shape == (500, 64)
     for table in params[
         -2:
-    ]:  # The rms of 3,200 draws has a standard error of 1.3 %. Sinusoids have an rms of √½.
+    ]:  # The rms should be √½, as for sinusoids. For 3,200 draws, its standard error is 1.3 %.
         assert table.P.shape == (50, 64)
         assert math.sqrt((table.P**2).mean()) == pytest.approx(math.sqrt(0.5), rel=0.05)
     for stack in (params.encoder, params.decoder):

@@ -45,7 +45,7 @@ TOLERANCE = {"float32": 1e-2, "float64": 1e-9}
 
 
 def seconds_per_call(run, synchronise, seconds):
-    """Return the mean time of one call; all calls together take about `seconds`.
+    """Return the mean time of one call, measured with calls that take about `seconds` in total.
 
     A call returns before the GPU has finished its work. So the function waits for the GPU before each reading
     of the clock.
@@ -106,7 +106,7 @@ def measured(B, T, dtype, options, synchronise):
     return {"B": B, "T": T, **sizes, "dtype": dtype, "seconds": seconds, "ratio": ratio}
 
 
-# The machine
+# The description of the machine
 
 
 def machine(cupy):

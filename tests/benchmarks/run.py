@@ -7,8 +7,8 @@
 
 The script measures CPU time with one thread. Every variant runs in a new process (this script with --one).
 The variants of a case (npformer, plain NumPy, PyTorch) take turns for several rounds, and every result is a
-median. OPENBLAS_CORETYPE is
-unset, so OpenBLAS chooses its default kernel. --write writes the results to a file:
+median. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses its default kernel. --write writes the results to a
+file:
 
 speed   The time of each case. It is also divided by the time of plain NumPy code (or of the matrix products
         alone), and by the time of PyTorch. --write changes the guide page how_right_how_fast.md.
@@ -18,10 +18,10 @@ growth  The time of an encoder's forward and backward pass as sentence length, h
         512 × 512 × 512 matrix product, which is measured in the same run.
         --write changes figures/data/growth.json.
 check   The time of gradcheck and of torch.autograd.gradcheck, with default settings, for the same five
-        functions and float64 arrays. gradcheck also checks a model with seven million weights. torch compares
-        the whole Jacobian to 6 digits, with two forward calls per entry and one backward call per output.
-        npformer compares the gradient for one random d_output to 8 digits, with six calls per entry. --write
-        changes tests/data/gradcheck_cost.json.
+        functions and float64 arrays. gradcheck also checks a model with seven million weights. PyTorch's
+        check compares the whole Jacobian to 6 digits, with two forward calls per entry and one backward call
+        per output. npformer compares the gradient for one random d_output to 8 digits, with six calls per
+        entry. --write changes tests/data/gradcheck_cost.json.
 """
 
 import argparse
@@ -117,8 +117,8 @@ def block(variant, size):
     N, k, heads = B * T, d // h, (B, h)
     linear = [((N, d), (d, d)), ((N, d), (d, d)), ((d, N), (N, d))] * 4
     feed = [((N, d), (d, f)), ((N, f), (f, d))] * 2 + [((f, N), (N, d)), ((d, N), (N, f))]
-    square = [((*heads, T, k), (*heads, k, T))] * 2  # for the scores, and for the gradient of the weights
-    tall = [((*heads, T, T), (*heads, T, k))] * 4  # for weights @ v, and for the gradients of v, q and k
+    square = [((*heads, T, k), (*heads, k, T))] * 2  # products for the scores and the gradient of weights
+    tall = [((*heads, T, T), (*heads, T, k))] * 4  # products for weights @ v and the gradients of v, q, k
     return products(linear + feed + square + tall)
 
 
@@ -219,7 +219,7 @@ def one(case, variant, seconds):
     run = {"table": table, "block": block, "growth": growth, "check": check}[name](variant, *options)
     repetitions = range(
         math.ceil(1e-3 / min(timeit.repeat(run, number=1, repeat=3)))
-    )  # so many calls that a measurement takes at least a millisecond
+    )  # enough calls for at least one millisecond per measurement
     times, stop = [], time.perf_counter() + seconds
     while time.perf_counter() < stop or len(times) < 5:
         start = time.process_time()

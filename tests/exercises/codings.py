@@ -48,7 +48,7 @@ class Coding(NamedTuple):
     codes: tuple
     words: str  # the pattern, a regular expression
     function: object
-    place: str  # the file, the number of the block and the line that begins it
+    place: str  # the file, the number of the block and the first line of the block
 
 
 @cache

@@ -644,7 +644,7 @@ def test_read_letter_reads_up_to_six_options():
     assert read_letter("g", [*options, "seven"]) == ""
 
 
-TRUTH_ANSWERS = {  # the answers that `read_truth` reads as this value
+TRUTH_ANSWERS = {  # {truth value: answers that `read_truth` reads as this value}
     True: ["True", "t", "1", "yes", "YES, always", "true: so", "t; so", "1. so", True, 1, 1.0],
     False: ["false", "F", "0", "no", "No, never", False, 0, 0.0],
     None: ["", "maybe", "true so", "no idea", "x.", "2", "...", 2],

@@ -39,7 +39,7 @@ def make_iter_reports(grade, missing_protections=()):
 
 @pytest.fixture(scope="session")
 def cached_iter_reports(tmp_path_factory):
-    """Return a function with one submission grader for all tests, which grades equal files only once.
+    """A replacement for `supervisor.iter_reports` for many tests, which grades equal files only once.
 
     Files in different folders can be equal, because the worker receives only the last part of a path.
     """

@@ -50,7 +50,7 @@ LOST = ("none", "none", "none")  # no answers: the grader cannot read these file
 
 
 class Case(NamedTuple):
-    """A file, and a key of STATUSES for each exercise: the statuses that are allowed for its row."""
+    """A file, and for each exercise the key in STATUSES of the statuses that its row may have."""
 
     text: str | bytes
     allowed: tuple[str, ...] = tuple(USUAL.values())

@@ -253,7 +253,7 @@ def grade_class(tmp_path_factory, cached_iter_reports):
 
 @pytest.fixture(scope="module")
 def class_texts(grade_class):
-    """The output files of the class."""
+    """Grade the class, and return {name: text} of all output files."""
     return grade_class("open")
 
 

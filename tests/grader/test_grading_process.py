@@ -182,7 +182,7 @@ def test_request_stops_waiting_at_the_limit(grade_replies, thread_grader):
 
 
 def test_start_worker_halves_time_after_each_loss(thread_grader, grade_replies):
-    """So endless loops in four functions take less than twice the time of one endless loop."""
+    """With these limits, endless loops in four functions take less than twice the time of one loop."""
     ids = ("pe.table", "ffn.forward", "softmax.forward", "heads.split")
     limits = []  # (CPU seconds, wall seconds) of each worker
     thread_grader.limits = Limits(seconds=8)

@@ -32,7 +32,7 @@ EMPTY_FILES = (
 )
 EXPECTED = {  # {name: the bytes of the file, or the start of the reason why it is not graded}
     ".ipynb_checkpoints/a.py": "a copy by Jupyter",
-    "2~class.zip/x\\ny.py": b"Z",  # its name equals the escaped name of a different file
+    "2~class.zip/x\\ny.py": b"Z",  # this name equals the escaped name of a different file
     "around.py": "It cannot be read: ",
     "bad.zip": "a zip file that cannot be read: File is not a zip file",
     "bomb.zip/a.py": "It ",

@@ -96,7 +96,7 @@ DIES = pytest.param("import os\nos._exit(1)", "Kernel died. ", marks=pytest.mark
     ("source", "message"), [("\nimport os\nprint(y)", "NameError: name 'y' is not defined. "), DIES]
 )
 def test_slides_of_a_failing_lesson(source, message, command):
-    """Lessons 1 and 3 fail. Lesson 3 has saved outputs, so its slides show these. Lesson 1 gets no slides."""
+    """Lessons 1 and 3 fail. The slides of lesson 3 show its saved outputs. Lesson 1 gets no slides."""
     saved = make_runnable_notebook("import nowhere", saved=[make_printed_output("41")])
     exit_code, err, pages = command(
         make_runnable_notebook("1", "", source, "2"), make_runnable_notebook("print(1)"), saved

@@ -187,7 +187,7 @@ def test_click_shows_more_and_speaker_has_notes(opened, decks):
     popup.value.wait_for_function(f"{notes}.includes('Questions that will come')")
     popup.value.close()
     page = opened(decks("03")[0])
-    page.evaluate(FIRST.format(".cover"))  # the first slide that covers a picture until the answer
+    page.evaluate(FIRST.format(".cover"))  # go to the first slide that covers a picture until the answer
     found = []
     for key in ("Shift", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)

@@ -26,7 +26,7 @@ def letters(figure):
 
     Text.draw = draw
     try:
-        style.in_style(figure.draw_without_rendering)()  # the style of the saved picture
+        style.in_style(figure.draw_without_rendering)()  # draw in the style of the saved picture
     finally:
         Text.draw = original_draw
     without_repeats = dict.fromkeys(drawn)
@@ -53,7 +53,7 @@ def troubles(figure, written):
         for other_words, other in boxes[:i]:
             overlap_x = min(box.x1, other.x1) - max(box.x0, other.x0)
             overlap_y = min(box.y1, other.y1) - max(box.y0, other.y0)
-            if overlap_x > 2 and overlap_y > 6:  # most letters are lower than their box
+            if overlap_x > 2 and overlap_y > 6:  # small overlaps do no harm: letters do not fill boxes
                 messages.append(f"{words!r} over {other_words!r}")
     return messages
 

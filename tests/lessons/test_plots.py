@@ -152,7 +152,7 @@ def test_picture_is_legible_opaque_labelled_and_described(name):
 def test_picture_on_a_slide_has_large_letters(name, monkeypatch):
     """The font size is at least 15 points, except for the numbers in the pictures in CROWDED.
 
-    In a picture that is 9.4 inches wide, 15 points are 28 pixels if the picture has a width of 1268 pixels.
+    If a picture of 9.4 inches is shown with a width of 1268 pixels, 15 points are 28 pixels.
     """
     monkeypatch.setenv(style.STAGE, "")
     style.fill_stage(drawn := DRAWN[name]())
@@ -253,7 +253,7 @@ OTHERWISE = {
     "frequency_bands": [("", column) for column in positional_encoding(64, 8).T]
     + [("sine, column 2i", np.sin(w * np.linspace(0, 63, 1280))) for w in OMEGA]
     + [("cosine, column 2i+1", np.cos(w * np.linspace(0, 63, 1280))) for w in OMEGA],
-    "clock_hands": [  # the two ends of each line: the hand, its horizontal part, its vertical part
+    "clock_hands": [  # coordinates of both ends of a line: the hand, its horizontal part, its vertical part
         (name, np.array(ends))
         for s, c in TABLE[[0, 3, 15], :6].reshape(-1, 2)
         for name, ends in {"the hand": [0, c], "sine: to the right": [0, s], "cosine: up": [s, s]}.items()
@@ -297,7 +297,7 @@ SAID = {  # a part of the alt text
 
 
 def given(value, key=""):
-    """Yield (key, value) for every array and word of an argument; the key is the nearest key of a mapping."""
+    """Yield (key, value) for every array and word of an argument; the innermost mapping gives the key."""
     if isinstance(value, Mapping):
         for name, part in value.items():
             yield from [(key, name), *given(part, name)]

@@ -61,7 +61,7 @@ def test_loader_returns_every_weight(tmp_path, form, config_changes, options):
     assert_same_tree(params, expected, rtol=1e-6 if form == "gguf" else 0)
 
 
-MODELS_WITH_DTYPE = [model for model in MODELS if "llama2c" not in model.values]  # no dtype argument
+MODELS_WITH_DTYPE = [model for model in MODELS if "llama2c" not in model.values]  # load_llama2c has no dtype
 
 
 @pytest.mark.parametrize(("form", "config_changes", "options"), MODELS_WITH_DTYPE)
@@ -141,7 +141,7 @@ def find_error(form, folder, files):
 def test_loader_names_a_truncated_file(tmp_path, form):
     files, _ = FORMS[form].write(FORMS[form].config)
     for name, data in files.items():
-        padding = 31 if name == "model.gguf" else 0  # the end of the file after the last tensor
+        padding = 31 if name == "model.gguf" else 0  # bytes after the last tensor, which may be missing
         end = len(data) - padding
         for n in [*range(0, min(end, 99), 7), *range(99, end, end // 20), end - 1]:
             message = find_error(form, tmp_path, files | {name: data[:n]})

