@@ -1,4 +1,4 @@
-"""Test the model on one page: compare the model with npformer, and check the text and the output of the program."""
+"""Test the model on one page: compare the model with npformer, and check its text and its output."""
 
 import ast
 import itertools
