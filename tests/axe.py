@@ -1,4 +1,4 @@
-"""Check a page for accessibility with axe-core, and its JavaScript with TypeScript."""
+"""Check the accessibility of pages with axe-core, and the types of JavaScript with TypeScript."""
 
 import shutil
 import subprocess
@@ -7,21 +7,21 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 TYPESCRIPT = "typescript@5.9.3"
-CONTRAST = "color-contrast"  # This rule takes four fifths of the time.
+CONTRAST = "color-contrast"  # Some tests skip this rule, because it takes four fifths of the time.
 SERIOUS = ("serious", "critical")
 ALL = ("minor", "moderate", "serious", "critical")
 
 
 def objections(page, impacts=SERIOUS, *, not_ours=(), only=None, without=()):
-    """Return one line per violated rule: impact, rule, number of violations, first element.
+    """Return one line per violated rule, with the impact, the number of violations and the first element.
 
-    `not_ours` contains selectors of elements to skip, such as parts of a theme. `only` and `without` select
-    axe's rules.
+    `not_ours` contains selectors of elements to skip, such as parts of a theme. `only` lists the rules
+    to check, and `without` lists rules to skip.
     """
     context = {"include": [["html"]], "exclude": [[selector] for selector in not_ours]}
     options = {
         "resultTypes": ["violations"],
-        "preload": False,  # Preloading would load the style sheets again.
+        "preload": False,  # With True, axe would load the style sheets again.
         "rules": {rule: {"enabled": False} for rule in without},
         **({"runOnly": only} if only else {}),
     }
@@ -33,7 +33,7 @@ def objections(page, impacts=SERIOUS, *, not_ours=(), only=None, without=()):
 
 
 def type_errors(script):
-    """Return TypeScript's errors in a module and its imports, whose types are JSDoc comments."""
+    """Return TypeScript's errors in a JavaScript module and its imports. JSDoc comments give the types."""
     npm = shutil.which("npm") or pytest.skip("needs npm")
     checks = "--noEmit --allowJs --checkJs --noUnusedLocals --target esnext --module esnext".split()
     modules = "--moduleResolution bundler --lib esnext,dom,dom.iterable".split()

@@ -1,11 +1,11 @@
 """Check that the claims of the lessons hold with other seeds, and with one other size.
 
-    uv run python tests/claims.py           all lessons of `SETTINGS`, at least a quarter of an hour
+    uv run python tests/claims.py           all lessons in SETTINGS, takes 15 minutes or more
     uv run python tests/claims.py 05 08     only these lessons
 
 A claim is a line that a lesson prints and that ends in True. This program runs the cells of a lesson with
-other seeds, or with another size in their source. It prints the claims that are not True in every run, and
-then exits with 1.
+other seeds, or with another size in their source. It prints each claim that is not True in every run. It
+exits with 1 if there is such a claim.
 """
 
 import io
@@ -31,7 +31,7 @@ default_rng = np.random.default_rng
 
 
 def claims(number, shift=0, before="", after=""):
-    """Return the claims of a lesson, with `shift` added to every seed and `before` replaced in its source."""
+    """Run a lesson with `shift` added to each seed and `after` instead of `before`; return the claims."""
     (path,) = (Path(__file__).parent.parent / "notebooks").glob(f"{number}_*.ipynb")
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
@@ -42,7 +42,7 @@ def claims(number, shift=0, before="", after=""):
     with (
         redirect_stdout(printed),
         patch("numpy.random.default_rng", lambda s: default_rng(s + shift if isinstance(s, int) else s)),
-        patch("npformer.lessons.plots.picture", lambda *_, **__: None),  # pictures are not needed here
+        patch("npformer.lessons.plots.picture", lambda *_, **__: None),  # claims need no pictures
     ):
         for source in sources:
             exec(source.replace(before, after) if before else source, names)

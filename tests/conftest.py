@@ -1,4 +1,4 @@
-"""Settings of the whole suite: fixed examples, no deadlines, the number of workers, skipped tests."""
+"""Settings and fixtures for all tests: hypothesis, the number of workers, skipped tests."""
 
 import contextlib
 import os
@@ -16,10 +16,11 @@ from small_models import PACKAGES
 from npformer import save
 from npformer.backend import _why_no_cupy
 
-# nbformat imports this module to check addresses. The import takes a second, and the tests need no addresses.
+# nbformat imports rfc3987_syntax to check URIs. None blocks this import, which takes a second and is not
+# needed.
 sys.modules.setdefault("rfc3987_syntax", None)
 
-# The scripts in data/ need libraries that the tests do not need.
+# pytest must not import the scripts in data/, because they need libraries that the tests do not need.
 collect_ignore_glob = ["data/*"]
 
 settings.register_profile("npformer", deadline=None, derandomize=True, print_blob=True)
@@ -30,14 +31,14 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.whic
 
 
 def why_no_browser(config):
-    """Return why the tests in a browser are skipped, or "" if they were selected and Chromium exists."""
+    """Return the reason to skip browser tests, or "" if they were selected and Chromium is installed."""
     if "browser" not in config.option.markexpr:
         return "in a browser only when asked for: uv run pytest -m browser"
     return "" if CHROMIUM else "needs Chromium: apt-get install chromium, or CHROMIUM=path"
 
 
 def why_not_slow(config):
-    """Return why the slow tests are skipped, or "" if they were selected or the lessons are rewritten."""
+    """Return the reason to skip slow tests, or "" if they were selected or the lessons are rewritten."""
     is_selected = "slow" in config.option.markexpr or "NPFORMER_REWRITE" in os.environ
     return (
         "" if is_selected else "the lessons and what else takes long, when asked for: uv run pytest -m slow"
@@ -45,11 +46,11 @@ def why_not_slow(config):
 
 
 def pytest_xdist_auto_num_workers(config):
-    """Return one worker per core, or none for a single file, because workers take time to start."""
+    """Return the number of workers: one per core, or 0 for a single file, because workers start slowly."""
     files = [Path(argument.partition("::")[0]) for argument in config.option.file_or_dir]
     if len(files) == 1 and files[0].is_file():
         return 0
-    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a worker has one core
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # Each worker uses one core.
     return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else os.cpu_count()
 
 
@@ -63,7 +64,10 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_runtest_setup(item):
-    """Skip tests that need a GPU, a browser or much time, so that the summary has one line per reason."""
+    """Skip tests that need a GPU, a browser or much time.
+
+    All these skips happen here, so pytest's summary has one line per reason and not one line per file.
+    """
     if item.get_closest_marker("gpu") and why_no_cupy():
         pytest.skip(why_no_cupy())
     if item.get_closest_marker("slow") and (reason := why_not_slow(item.config)):
@@ -74,7 +78,7 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture
 def rng():
-    """Return the same random numbers for every test."""
+    """Return a new random number generator, which has the same seed in every test."""
     return np.random.default_rng(0)
 
 

@@ -4,8 +4,8 @@
         # description        z        y        dy       dz
         ("at zero",          [0.0],   [0.0],   [3.0],   [0.0]))
 
-The result must equal the table exactly, in float64 and in float32. A row with two arrays has no gradient. An
-array may be given as a function of `np.finfo(dtype)`.
+The result must equal the table exactly, in float64 and in float32. A row with only two arrays does not
+check the gradient. An array may be given as a function of `np.finfo(dtype)`.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ import npformer as npf
 
 
 def edges(operation, *rows, **options):
-    """Return a test that an operation with these options gives exactly the values of each row."""
+    """Return a test: the operation with these options gives exactly the values of each row."""
     descriptions = [row[0] for row in rows]
 
     @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])

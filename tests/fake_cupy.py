@@ -1,16 +1,17 @@
 """A fake of CuPy for machines without a GPU: a test puts it into `sys.modules["cupy"]`.
 
-Its arrays wrap NumPy arrays, so the numbers are NumPy's. It rejects everything that is wrong on a GPU:
+The fake's arrays wrap NumPy arrays, so NumPy computes all numbers. The fake rejects everything that is wrong
+on a GPU:
 
-- a NumPy function or conversion of such an array (CuPy accepts some of them; the package uses `xp`)
+- a NumPy function or conversion of such an array (CuPy accepts some of these, but npformer uses `xp`)
 - an operation with a NumPy array, or with a NumPy scalar, which would turn float32 arrays into float64
 - inside a forward function, a backward function or an optimizer's update, everything that makes the host wait
   for the GPU: `float(…)`, `bool(…)`, `if array:`, `.item()`, `.get()`, boolean indexing, printing.
 
-The fake has only the names of CuPy that the package uses. Only CuPy knows whether it has these names and
-accepts these arguments. CuPy can be imported without a GPU and without a driver. If it is installed, the fake
-makes each call with CuPy too. The arrays of these calls have a shape and a dtype, but no memory. CuPy checks
-names and arguments before it looks for a device, and `call_real_cupy` raises its errors.
+The fake has only the names of CuPy that the package uses. It does not know whether CuPy has these names and
+accepts these arguments. CuPy can be imported without a GPU and without a driver. If CuPy is installed, the
+fake makes each call with CuPy too. The arrays of these calls have a shape and a dtype, but no memory. CuPy
+checks names and arguments before it looks for a device, and `call_real_cupy` raises CuPy's errors.
 """
 
 import operator
@@ -26,14 +27,14 @@ from npformer.backend import _why_no_cupy
 # With a working GPU, kernels would run on arrays without memory. There, test_gpu.py tests CuPy itself.
 REAL: Any = sys.modules.get("cupy") if _why_no_cupy() else None
 FAKE = sys.modules[__name__]
-WITHOUT_WAITING = ("_forward", "_backward", "_update")  # ends of the names of functions that must not wait
+WITHOUT_WAITING = ("_forward", "_backward", "_update")  # suffixes of functions that must not wait
 
 
-# The same call with CuPy
+# Repeating each call with the real CuPy
 
 
 def call_real_cupy(owner, name, *args, **kwargs):
-    """Make the same call with CuPy, and raise its errors. Calls with equal shapes are made once."""
+    """Make the same call with CuPy, and raise CuPy's errors. Calls with equal shapes are made only once."""
     call = owner, name, args, kwargs
     if REAL is None:
         return
@@ -52,7 +53,7 @@ ACCEPTED = set()
 
 
 def _real(value, of_array):
-    """Replace the module, the ufunc `add` and the arrays of the fake by those of CuPy."""
+    """Replace the fake module, its ufunc `add` and its arrays by the module, ufunc and arrays of CuPy."""
     if isinstance(value, ndarray):
         return of_array(value)
     if isinstance(value, tuple | list):
@@ -74,7 +75,7 @@ def _without_memory(array):
 
 @cache
 def _hollow():
-    """Return a class of CuPy's arrays that can be printed without their numbers, as in error messages."""
+    """Return a subclass of CuPy's ndarray whose repr reads no memory, because error messages need a repr."""
 
     class Hollow(REAL.ndarray):
         def __repr__(self):
@@ -120,7 +121,7 @@ def __getattr__(name):
 
 
 add = partial(_call, FAKE, "add", np.add)
-for _name in ("at", "reduce"):  # CuPy has these methods for `add` only
+for _name in ("at", "reduce"):  # the methods that CuPy has for `add`, but not for other functions
     setattr(add, _name, partial(_call, add, _name, getattr(np.add, _name)))
 
 

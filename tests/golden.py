@@ -2,7 +2,7 @@
 
 The tests of an operation contain one line: `test_golden_values = agrees_with_pytorch("attention")`.
 tests/data/make_golden.py wrote PyTorch's answers, and tests/data/golden_files.py describes the files. The
-inputs are float32 numbers and the answers are float64 numbers. So both precisions have the same answer.
+inputs are float32 numbers and the answers are float64 numbers, so both precisions have the same answer.
 """
 
 import inspect
@@ -22,7 +22,7 @@ TOLERANCE = {np.float64: 1e-11, np.float32: 1e-4}
 ALL_CASES = {case["name"]: case for file in FILES for case in read(file)}
 CASES = {name: case for name, case in ALL_CASES.items() if case["operation"] != "adam"}
 TRAJECTORIES = {name: case for name, case in ALL_CASES.items() if case["operation"] == "adam"}
-# The function of an operation, if the two names differ.
+# Operations whose function in npformer has a different name.
 FORWARDS = {"grouped_attention": "multi_head_attention"}
 
 
@@ -67,9 +67,9 @@ def assert_close(found, expected, dtype, what):
 
 
 def forward(operation, arrays, settings):
-    """Return y, and a function that maps d_y to the gradients by name.
+    """Return y, and a function that computes the gradients by name from d_y.
 
-    The signature of the operation determines its arguments.
+    The signature of the forward function determines which arrays and settings are arguments.
     """
     name = f"{FORWARDS.get(operation, operation)}_forward"
     arguments = {}
@@ -77,7 +77,7 @@ def forward(operation, arrays, settings):
         if argument == "params":
             arguments[argument] = tree_of(annotation, arrays)
         elif argument == "config":
-            # The config may contain a dropout rate: without an rng, dropout does nothing.
+            # The config may contain a dropout rate, because dropout does nothing without an rng.
             fields = {field: settings[field] for field in annotation._fields if field in settings}
             arguments[argument] = annotation(**fields)
         elif argument in arrays or argument in settings:
@@ -88,7 +88,7 @@ def forward(operation, arrays, settings):
         found = {}
         for argument, tree in backward(name, d_y, cache).items():
             for path, gradient in npf.leaves(tree):
-                found[path or argument] = gradient  # An array that is an argument has an empty path.
+                found[path or argument] = gradient  # the path is "" if `tree` is an array
         return found
 
     return y, gradients
@@ -102,7 +102,7 @@ def train(_, arrays, settings):
 
 
 def tree_of(kind, arrays, path=""):
-    """Return the parameters of a type, made of the arrays by path; a parameter without an array is None."""
+    """Build parameters of a type from {path: array}. A parameter without an array is None."""
     names_inside = [name for name in arrays if name.startswith(path)]
     kinds = [part for part in get_args(kind) if part is not NoneType]
     if path in arrays or not names_inside:
@@ -110,7 +110,7 @@ def tree_of(kind, arrays, path=""):
     if get_origin(kind) is tuple:
         n = len({name.removeprefix(path).partition(".")[0] for name in names_inside})
         return tuple(tree_of(kinds[0], arrays, f"{path}{i}.") for i in range(n))
-    if not hasattr(kind, "_fields"):  # Annotated, or a union with None
+    if not hasattr(kind, "_fields"):  # `kind` is Annotated[type, …] or a union of a type and None
         return tree_of(kinds[0], arrays, path)
     fields = []
     for field, annotation in kind.__annotations__.items():

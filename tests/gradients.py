@@ -1,11 +1,10 @@
 """Compare the backward pass of every operation with finite differences of its forward pass.
 
-A test file needs one line for an operation:
+A test file needs one line per operation:
 
     test_gradients = make_gradient_test("ffn", {"activation": "gelu"})
 
-Each dict is one variant. It replaces arguments of the valid call, which valid_calls.py makes for every
-function.
+Each dict is one variant: it replaces arguments of the valid call that valid_calls.py makes.
 """
 
 import inspect
@@ -17,11 +16,11 @@ from valid_calls import arguments, drawn, with_arrays
 
 import npformer as npf
 
-SIZES = ("lead", "T", "S")  # the leading axes, and the lengths of the target and the source
+SIZES = ("lead", "T", "S")  # the leading axes, and the numbers of target and source tokens
 
 
 def make_gradient_test(operation, *variants):
-    """Make a test: gradcheck passes for every variant, and compares every array and parameter."""
+    """Return a test: gradcheck passes for every variant, and checks every float array and parameter."""
 
     @pytest.mark.parametrize("variant", variants, ids=name_variant)
     def test(variant):
@@ -31,7 +30,7 @@ def make_gradient_test(operation, *variants):
 
 
 def name_variant(variant):
-    """Name a variant by its arguments, and leave out the values of arrays and configs."""
+    """Return a name for a variant, made of its arguments without the values of arrays and configs."""
     parts = []
     for name, value in variant.items():
         is_short = isinstance(value, bool | int | float | str) or value is None or name in SIZES
@@ -40,12 +39,12 @@ def name_variant(variant):
 
 
 def combine(**choices):
-    """Return every combination of these choices."""
+    """Return one variant for every combination of the choices."""
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
 def check_gradients(operation, variant):
-    """Run gradcheck for one variant; `directions` in a variant is an argument of gradcheck."""
+    """Run gradcheck for one variant. The entry `directions` of a variant is an argument of gradcheck."""
     forward = getattr(npf, f"{operation}_forward")
     backward = getattr(npf, f"{operation}_backward")
     call = make_call(operation, variant)
@@ -65,10 +64,10 @@ def check_gradients(operation, variant):
 
 
 def make_call(operation, variant):
-    """Return the arguments of the valid call, with those of the variant.
+    """Return the arguments of the valid call, changed by the variant.
 
-    `lead`, `T` and `S` in a variant are lengths. The name of a field of the config changes this field, and
-    new parameters are drawn for the changed config.
+    `lead`, `T` and `S` in a variant set the sizes of the arrays. An entry with the name of a config field
+    changes this field, and new parameters are drawn for the changed config.
     """
     sizes = {"T": 3, "S": 4} | {name: variant[name] for name in SIZES if name in variant}
     call = arguments(f"{operation}_forward", **sizes)

@@ -4,7 +4,8 @@
     uv run --with cosmic-ray python tests/mutation.py validation.rules tests/test_bad_input.py --sample 100
 
 cosmic-ray makes the changed modules, called mutants. The script runs the given tests for a random sample of
-them, in a copy of the checkout. A mutant survives if all tests pass. Some survivors compute the same result.
+the mutants, in a copy of the checkout. A mutant survives if all tests pass. Some survivors compute the
+same result as the original module.
 """
 
 import argparse
@@ -22,8 +23,8 @@ from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import TestOutcome
 from tqdm import tqdm
 
-SECONDS = 300  # A mutant whose tests take longer counts as detected.
-EXCLUDED_OPERATORS = "_BitOr_", "RemoveDecorator"  # They change types such as int | None.
+SECONDS = 300  # If the tests of a mutant take longer, the mutant counts as detected.
+EXCLUDED_OPERATORS = "_BitOr_", "RemoveDecorator"  # BitOr also occurs in types such as int | None.
 
 
 def main() -> int:
@@ -36,12 +37,12 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # mutants may have equal sizes and times
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # so that no mutant uses the .pyc of another
     command = f"{sys.executable} -m pytest -x -q -n 0 -p no:cacheprovider {' '.join(options.tests)}"
     with tempfile.TemporaryDirectory() as top:
         not_copied = shutil.ignore_patterns(".git", ".venv", ".*_cache", "build")
         copy = shutil.copytree(Path(__file__).resolve().parents[1], Path(top) / "copy", ignore=not_copied)
-        os.environ["PYTHONPATH"] = str(copy)  # for processes that tests start
+        os.environ["PYTHONPATH"] = str(copy)  # so that processes that tests start import the copy
         os.chdir(copy)
         outcome, output = run_tests(command, SECONDS)
         if outcome is not TestOutcome.SURVIVED:
@@ -60,7 +61,7 @@ def main() -> int:
 
 
 def is_excluded(mutation) -> bool:
-    """Return whether the operator of a mutation is excluded."""
+    """Return whether EXCLUDED_OPERATORS contains the operator of a mutation."""
     return any(part in mutation.operator_name for part in EXCLUDED_OPERATORS)
 
 

@@ -1,9 +1,9 @@
-"""Create the files of something new, or bring the lists of the exercises in line with the bank.
+"""Create the files of a new operation, exercise or section, or update the lists of exercises.
 
     uv run python tests/new.py operation NAME           a module of npformer/modern (--core: of npformer)
     uv run python tests/new.py exercise ID              an exercise, such as kl.backward
     uv run python tests/new.py section NUMBER TITLE     the last section of a lesson before its exercises
-    uv run python tests/new.py exercises                after an exercise was added or changed
+    uv run python tests/new.py exercises                update the lists after a change of an exercise
 
 The first three commands create files and lines with marks where text or code is missing. Tests fail until
 every mark is replaced. Each command prints the files that it writes and what to do next.
@@ -34,7 +34,7 @@ from npformer.exercises.task import Choice, Code, Numbers, Truth  # noqa: E402
 
 NOTEBOOK = ROOT / "notebooks" / "exercises.ipynb"
 README = ROOT / "README.md"
-# The fewest codings of an exercise that asks for a function.
+# The smallest allowed numbers of codings for an exercise that asks for a function.
 LEAST_CORRECT = 2
 LEAST_WRONG = 5
 
@@ -43,7 +43,7 @@ LEAST_WRONG = 5
 
 
 def text_of(task):
-    """Return the task as a paragraph with its options, or None if a code cell prints the task."""
+    """Return the text of a task with its options, or None if a code cell prints the task."""
     if isinstance(task, Numbers):
         return None
     begin = f"**{task.id}** (level {task.level}). {task.task}"
@@ -67,7 +67,7 @@ def code_of(task):
 
 
 def cells_of(task):
-    """Return the cells of one exercise, with the output of an exercise without an answer."""
+    """Return the cells of one exercise, with the output for a missing answer."""
     text = text_of(task)
     cells = []
     if text is not None:
@@ -83,22 +83,22 @@ def cells_of(task):
 
 
 def unanswered(task):
-    """Return the output of a cell whose answer is still None."""
+    """Return the output of `check` if the answer is still None."""
     answer = check(task.id, None, level=2)
     passed = set(result._passed)
-    result._passed.clear()  # A new notebook has no passed exercises.
+    result._passed.clear()  # The output must not depend on exercises that were passed earlier.
     data = {"text/html": [answer._repr_html_()], "text/plain": [repr(answer)]}
     result._passed.update(passed)
     return {"data": data, "metadata": {}, "output_type": "execute_result"}
 
 
 def lines_of(text):
-    """Return a text as a list of lines, the form in a notebook's file."""
+    """Return the lines of a text as a list, because notebook files store texts in this form."""
     return text.splitlines(keepends=True)
 
 
 def exercise_in(cell):
-    """Return the id of the exercise that a cell belongs to, or "" if it belongs to none."""
+    """Return the id of the exercise to which a cell belongs, or "" if the cell belongs to no exercise."""
     source = "".join(cell["source"])
     pattern = r'check\(f?"([\w.]+)' if cell["cell_type"] == "code" else r"\*\*([\w.]+)\*\* \(level"
     found = re.search(pattern, source)
@@ -106,7 +106,7 @@ def exercise_in(cell):
 
 
 def notebook_text():
-    """Return the notebook with all exercises; a new exercise comes after the others of its topic."""
+    """Return the text of the notebook of exercises; a new exercise comes last among those of its topic."""
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     tasks = {task.id: task for task in list_exercises()}
     cells = []
@@ -158,7 +158,7 @@ def with_count(output, count):
 
 
 def readme_text():
-    """Return the README with the number of exercises."""
+    """Return the text of the README with the current number of exercises."""
     text = README.read_text(encoding="utf-8")
     link = "exercises](notebooks/exercises.ipynb)"
     return re.sub(rf"\[\d+ {re.escape(link)}", f"[{len(list_exercises())} {link}", text)
@@ -176,7 +176,7 @@ def lacking():
 
 
 def refresh_exercises():
-    """Write the three files, and print what was written and what is missing."""
+    """Write the notebook, README.md and confusion.md. Print what changed and which codings are missing."""
     texts = {NOTEBOOK: notebook_text(), README: readme_text(), make_confusion.FILE: make_confusion.table()}
     for path, text in texts.items():
         is_new = path.read_text(encoding="utf-8") != text
@@ -212,7 +212,7 @@ def parser():
 
 
 def main():
-    """Run one of the four commands."""
+    """Run the command `operation`, `exercise`, `section` or `exercises`."""
     options = parser().parse_args()
     try:
         if options.command == "operation":

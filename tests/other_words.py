@@ -1,4 +1,4 @@
-"""Replace the words of the checker's feedback, so that tests can show that no decision depends on them."""
+"""Replace the texts of the checker's feedback. Tests use this to show that no decision depends on a text."""
 
 import dataclasses
 import re
@@ -10,7 +10,7 @@ CATALOG = templates.catalog()
 
 
 def rewrite(value, change):
-    """Return a part of the catalog with every text changed."""
+    """Apply `change` to every text in a part of the catalog."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -26,12 +26,12 @@ def rewrite(value, change):
 
 
 def in_other_words(change):
-    """Return the catalog of feedback with every text changed by a function."""
+    """Return the catalog of feedback after applying `change` to every text."""
     return templates.Catalog(*(rewrite(part, change) for part in CATALOG))
 
 
 def pseudo(text):
-    """Return a text with accents and brackets, but with its placeholders, as in a pseudo-translation."""
+    """Return a pseudo-translation of a text: it has accents and brackets, and the same placeholders."""
     accents = str.maketrans("aeiouAEIOU", "åéîöüÅÉÎÖÜ")
     translated = []
     for part in re.split(r"(\{[^}]*\})", text):

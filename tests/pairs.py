@@ -1,12 +1,12 @@
 """Pairs of a forward and a backward pass, read from tests/data.
 
-planted.txt has operations. Each has a correct backward pass, and the mistakes that make it wrong, in lines of
-Python. hard_pairs.txt has pairs whose verdict is difficult. said_pairs.txt has pairs with a part of their
-note. The first lines of each file describe its format.
+planted.txt has operations in lines of Python. Each operation has a correct backward pass, and mistakes that
+change the backward pass. hard_pairs.txt has pairs whose verdict is difficult. said_pairs.txt has pairs with a
+part of the expected note. The first lines of each file describe its format.
 
-An operation with a mistake inside is written in the file, as in a textbook. So the tests of the checker do
-not depend on the package's layers. For a mistake around an operation, the package's own backward pass is
-changed.
+For a mistake inside an operation, planted.txt contains the whole operation. So these tests of gradcheck do
+not depend on npformer's layers. For a mistake in the use of an operation, the file calls npformer's
+functions.
 """
 
 import math
@@ -22,7 +22,7 @@ import numpy as np
 import npformer as npf
 
 DATA = Path(__file__).parent / "data"
-# The label of a pair, which mathematics decides, and the verdict that the checker must return
+# Mathematics determines the label of a pair, and the label determines the verdict that gradcheck must return.
 VERDICT_OF_LABEL = {
     "right": "pass",
     "wrong": "fail",
@@ -34,11 +34,11 @@ SETTINGS = {
     "rng",
     "tolerance",
     "directions",
-}  # arguments of gradcheck; other keywords are arguments of forward
+}  # these keywords are arguments of gradcheck, all others of `forward`
 
 
 class Bug(NamedTuple):
-    """An operation with its correct and one wrong backward pass."""
+    """A forward pass, the correct backward pass, and a wrong backward pass."""
 
     forward: Any
     right: Any
@@ -50,15 +50,15 @@ class Bug(NamedTuple):
 class Pair(NamedTuple):
     """A forward and a backward pass with arguments, and the expected verdict."""
 
-    must: str  # a key of VERDICT
+    must: str  # a key of VERDICT_OF_LABEL
     forward: Any
     backward: Any
     args: tuple[Any, ...]
-    kwargs: dict[str, Any]  # for forward, and settings of the check
+    kwargs: dict[str, Any]  # keyword arguments of `forward` and of gradcheck
     note: str = ""  # a part of the expected note or message
 
 
-# The names that the lines of Python may use
+# The names that lines of Python in these files may use
 
 
 def softmax(scores):
@@ -98,12 +98,12 @@ NAMES = vars(np) | {
 
 
 def make_names():
-    """Return the names for one pair: with its own random draws, and objects that remember earlier calls."""
+    """Return NAMES for one pair, with a new random generator and new objects that store earlier calls."""
     rng = np.random.default_rng(20170612)
     return NAMES | {"rng": rng, "normal": rng.standard_normal, "own": {}, "calls": count()}
 
 
-# Functions from their text
+# Making functions from the text of the files
 
 
 def make_function(names, parameters, *lines):
@@ -113,14 +113,14 @@ def make_function(names, parameters, *lines):
 
 
 def make_backward(names, cached, *lines):
-    """Make a backward pass that can use the cached values by their names."""
+    """Make a backward pass whose lines can use the cached values by their names."""
     parameters = ["dy", "cache", *(f"{name}=None" for name in cached)]
     f = make_function(names, ", ".join(parameters), *lines)
     return lambda dy, cache: f(dy, cache, **cache)
 
 
 def read_bugs(text):
-    """Return the mistakes of all operations by name; the name begins with that of the operation."""
+    """Return {"operation: mistake": Bug} for all operations in a text."""
     bugs = {}
     for block in text.split("\n## ")[1:]:
         operation, found = read_operation(block.partition("\n\n")[0])
@@ -130,7 +130,7 @@ def read_bugs(text):
 
 
 def read_operation(block):
-    """Return the name of an operation, and its mistakes by name."""
+    """Return the name of an operation, and {mistake: Bug}."""
     head, *lines = block.splitlines()
     operation, _, arguments = head.partition(": ")
     names = make_names()
@@ -159,9 +159,9 @@ def read_operation(block):
 
 
 def read_rows(file):
-    """Return the cells of each pair in a file, by the name of the pair.
+    """Return {name of the pair: cells of its row} for a file.
 
-    A line with {s} is one pair for each value in the last line that begins with "s: ".
+    A line with {s} gives one pair for each value in the nearest earlier line that begins with "s: ".
     """
     scales, found = [], {}
     for line in (DATA / file).read_text(encoding="utf-8").splitlines():
@@ -177,7 +177,7 @@ def read_rows(file):
 
 
 def make_pair(must, arguments, output, gradients, note=""):
-    """Make a new pair, whose functions were never called."""
+    """Make a pair with new functions, because some functions remember earlier calls."""
     names = make_names()
     positional_text, keyword_text = f"{arguments};".split(";")[:2]
     args = eval(f"dict({positional_text})", names)

@@ -1,4 +1,4 @@
-"""The predictions of a lesson: id, question, answering cell and answer."""
+"""Read the predictions of a lesson: the id, the question, the cell that answers it, and the answer."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ class Predict(NamedTuple):
 
 
 def predicts(notebook):
-    """Return the predictions of a notebook in reading order; the next code cell answers a question."""
+    """Return the predictions of a notebook in order. The first code cell after a question answers it."""
     cells = notebook["cells"]
     found = []
     for i, cell in enumerate(cells):

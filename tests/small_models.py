@@ -1,9 +1,9 @@
-"""Small models in the file formats that npformer loads. The code that writes them is independent of npformer.
+"""Write small models in the file formats that npformer loads.
 
 `FORMS[name].write(config, settings={}, tensors={})` returns the files of a format as {file name: bytes}, and
-the parameters in them. `settings` and `tensors` change some entries of the files; None leaves an entry out.
-`folder(name)` is a folder with correct files. The names of the arrays in Hugging Face's files are npformer's
-own: tests with golden values compare those with published models.
+the parameters in them. `settings` and `tensors` change some entries of the files; None removes an entry.
+`get_model_folder(name)` is a folder with correct files. The code that writes the files does not use npformer,
+except for the names of the arrays in files of Hugging Face. Tests with golden values check these names.
 """
 
 import json
@@ -28,14 +28,14 @@ CONFIG = npf.CausalLMConfig(
 
 
 def make_causal_lm(config, vocab_size):
-    """Make parameters in float32. No entry is exactly 0 or 1, because such entries could hide a mistake."""
+    """Return parameters in float32. No entry is exactly 0 or 1, because such entries could hide a mistake."""
     rng = np.random.default_rng(0)
     params = npf.init_causal_lm(vocab_size, config, rng)
     return npf.tree_map(lambda a: (a + 0.3 * rng.normal(size=a.shape)).astype(np.float32), params)
 
 
 def apply_changes(entries, changes):
-    """Return the entries with the changes. A change to None removes an entry."""
+    """Apply {name: value} changes to a dict. The value None removes an entry."""
     changed = entries | (changes or {})
     return {name: x for name, x in changed.items() if x is not None}
 
@@ -54,9 +54,9 @@ DAMAGES = (
 
 
 def damage_tensor(damage, name, array):
-    """Return the name and the array to put into a file, and the error message of a loader.
+    """Damage a tensor. Return its name, its array, and a part of the error message that a loader must give.
 
-    An array of None means that the tensor is left out.
+    If the array is None, the file must not contain the tensor.
     """
     if damage == "missing":
         return name, None, f"has no tensor {name}"
@@ -78,7 +78,7 @@ def change_shape(damage, array):
         return array[None]
     if damage == "shorter":
         return array[..., 1:]
-    is_symmetric = array.T.shape == array.shape  # transposing would not change its shape
+    is_symmetric = array.T.shape == array.shape  # for such an array, a transpose would not change the shape
     return array[..., :0] if is_symmetric else array.T
 
 
@@ -101,7 +101,7 @@ GGUF_NAMES = {
 
 
 def list_gguf_arrays(params):
-    """Return the arrays under their names in a GGUF file, where a weight matrix is (d_out, d_in)."""
+    """Return {name in a GGUF file: array}. In GGUF, a weight matrix has shape (d_out, d_in)."""
     arrays = {}
     for path, array in npf.leaves(params):
         block, name = re.fullmatch(r"(?:blocks\.(\d+)\.)?(.*)", path).groups()
@@ -110,13 +110,13 @@ def list_gguf_arrays(params):
     return arrays
 
 
-F32, F16, Q4_0, Q4_1, Q8_0 = 0, 1, 2, 3, 8  # the numbers of the formats in the file
+F32, F16, Q4_0, Q4_1, Q8_0 = 0, 1, 2, 3, 8  # the numbers that mean these formats in a GGUF file
 TENSOR_FORMATS = {  # all other tensors are F32
     "token_embd": Q8_0, "output": F16, "attn_q": Q4_0, "attn_k": Q4_1, "attn_v": F16,
     "attn_output": Q4_1, "ffn_gate": Q4_0, "ffn_up": Q8_0, "ffn_down": Q4_1,
 }  # fmt: skip
-UINT32, FLOAT32, TEXT, LIST = 4, 6, 8, 9  # the numbers of the types of a setting
-# GPT-2's vocabulary writes a printable byte as its character, and the other bytes as Ā, ā, …
+UINT32, FLOAT32, TEXT, LIST = 4, 6, 8, 9  # the numbers that mean these types of settings
+# GPT-2's vocabulary represents a printable byte by its character, and the other bytes by Ā, ā, …
 PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 LETTERS = [chr(b) for b in PRINTABLE] + [chr(256 + i) for i in range(256 - len(PRINTABLE))]
 MERGES = ["Ġ t", "h e", "Ġt he", "a n"]
@@ -128,7 +128,7 @@ def pack_text(text):
 
 
 def pack_value(x):
-    """Return the bytes of a setting's type and value."""
+    """Return the bytes for the type and the value of a setting."""
     if isinstance(x, str):
         return struct.pack("<I", TEXT) + pack_text(x)
     if isinstance(x, list) and isinstance(x[0], str):
@@ -141,9 +141,10 @@ def pack_value(x):
 
 
 def pack_array(array, tensor_format, rng):
-    """Return the bytes of an array in a format, and change the array in place to the numbers of these bytes.
+    """Return the bytes of an array in a tensor format.
 
-    The bytes of a quantized format are random.
+    The array is changed in place to the values that a loader must get from these bytes. For quantized
+    formats, the function draws random bytes instead of quantizing the array.
     """
     if tensor_format in (F32, F16):
         rounded = array.astype("<f4" if tensor_format == F32 else "<f2")
@@ -156,7 +157,7 @@ def pack_array(array, tensor_format, rng):
         stored = q.astype("i1")
     else:
         q = rng.integers(0, 16, (n_groups, 32))
-        stored = (q[:, :16] + 16 * q[:, 16:]).astype("u1")  # two numbers of 4 bits per byte
+        stored = (q[:, :16] + 16 * q[:, 16:]).astype("u1")  # each byte contains two 4-bit numbers
     if tensor_format == Q4_0:
         weights = np.float32(d) * (q - 8)
         parts = [d, stored]
@@ -172,7 +173,7 @@ def pack_array(array, tensor_format, rng):
 
 @cache
 def pack_model(config):
-    """Return the parameters of a model and its tensors: {name: (shape, format, bytes)}."""
+    """Return the parameters of a model, and {name: (shape, format, bytes)} for the tensors of its file."""
     params = make_causal_lm(config, len(TOKENS))
     rng = np.random.default_rng(0)
     tensors = {}
@@ -183,12 +184,12 @@ def pack_model(config):
 
 
 def pad(data):
-    """Append zeros up to a multiple of 32 bytes."""
+    """Append zeros until the length is a multiple of 32 bytes."""
     return data + bytes(-len(data) % 32)
 
 
 def write_gguf(config=CONFIG, settings=None, tensors=None, version=3):
-    """Return the file of a model. A changed tensor is an array in float32, or (shape, format, bytes)."""
+    """Return a GGUF file and its parameters. `tensors` has float32 arrays or (shape, format, bytes)."""
     params, model_tensors = pack_model(config)
     model_settings = {
         "general.architecture": "llama", "llama.block_count": config.n_layers,
@@ -219,15 +220,15 @@ def write_gguf(config=CONFIG, settings=None, tensors=None, version=3):
 # --- llama2.c --------------------------------------------------------------------------------------
 
 PIECES = [b"<unk>", b"\n<s>\n", b"\n</s>\n", *(b"<0x%02X>" % byte for byte in range(256))]
-WORDS = {" ": -9, "a": -9, "b": -9, "ñ": -9, "ba": -4, " a": -2, " ab": -3, "ab": -1}  # and their scores
-BLOCK_ORDER = (  # the arrays of the blocks, in the order of the file
+WORDS = {" ": -9, "a": -9, "b": -9, "ñ": -9, "ba": -4, " a": -2, " ab": -3, "ab": -1}  # words and scores
+BLOCK_ORDER = (  # the order of the arrays in the file: each name stands for the arrays of all blocks
     "norm_1.gamma", "attention.W_Q", "attention.W_K", "attention.W_V", "attention.W_O", "norm_2.gamma",
     "ffn.W_gate", "ffn.W_down", "ffn.W_up",
 )  # fmt: skip
 
 
 def write_llama2c(config, settings=None, tensors=None, space=" "):
-    """Return the two files of a model. `settings` changes the seven numbers of the header."""
+    """Return the two files of a model, and its parameters. `settings` changes numbers in the header."""
     params = make_causal_lm(config, len(PIECES) + len(WORDS))
     header = list_llama2c_header(config) | (settings or {})
     weights = b"".join(np.ascontiguousarray(a, "<f4").tobytes() for a in list_llama2c_arrays(params, config))
@@ -244,7 +245,7 @@ def write_llama2c(config, settings=None, tensors=None, space=" "):
 
 
 def list_llama2c_header(config):
-    """Return the seven numbers of the header, in order."""
+    """Return the seven numbers of the header in the order of the file."""
     vocab_size = len(PIECES) + len(WORDS)
     return {
         "d_model": config.d_model,
@@ -258,7 +259,7 @@ def list_llama2c_header(config):
 
 
 def list_llama2c_arrays(params, config):
-    """Return the arrays in the order of the file. The angles of RoPE, which are not used, are NaN."""
+    """Return the arrays in the order of the file. RoPE's angles are NaN: npformer must not use them."""
     arrays = [params.embedding.E]
     for path in BLOCK_ORDER:
         for block in params.blocks:
@@ -275,7 +276,10 @@ def list_llama2c_arrays(params, config):
 
 
 def pack_safetensors(arrays):
-    """Return the bytes of a safetensors file, from the library of that name, which only some tests need."""
+    """Return the bytes of a safetensors file.
+
+    The library safetensors is imported here, because only some tests need it.
+    """
     from safetensors.numpy import save
 
     return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
@@ -303,7 +307,7 @@ ENCODER = npf.TransformerConfig(
 
 
 def make_sentence_encoder(dtype=np.float64):
-    """Return random parameters of the BERT architecture."""
+    """Return random parameters of a sentence encoder with the BERT architecture."""
     rng = np.random.default_rng(0)
     shapes: list[tuple[int, ...]] = [(29, 8), (20, 8), (2, 8), (8,), (8,)]
     E, P, S, gamma, beta = (rng.normal(size=shape) for shape in shapes)
@@ -323,7 +327,7 @@ def list_bert_arrays(params):
 
 
 class LetterTokenizer:
-    """A tokenizer whose tokens are lowercase letters: a is 3. Each text begins with 1 and ends with 2."""
+    """A tokenizer whose tokens are lowercase letters; a has id 3. Texts begin with id 1 and end with id 2."""
 
     def encode_batch(self, texts):
         return [Encoding([1, *(3 + ord(letter) - ord("a") for letter in text), 2]) for text in texts]
@@ -337,7 +341,7 @@ class Encoding(NamedTuple):
 def make_word_tokenizer(words):
     """Return a small tokenizer.json with a token for each word.
 
-    As in published files, it truncates and pads, here to 3 tokens.
+    Like published tokenizers, it truncates and pads texts to a fixed length, here 3 tokens.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -368,11 +372,11 @@ def write_minilm(config=ENCODER, settings=None, tensors=None, words=range(5)):
 
 
 class Form(NamedTuple):
-    """A file format: a function that makes its files, the config in them, and a function that loads them."""
+    """A file format: a function that makes files, the config of the model in them, and a loader."""
 
     write: Callable
     config: Any
-    load: Callable  # from a folder
+    load: Callable  # the loader, whose argument is a folder
 
 
 FORMS = {

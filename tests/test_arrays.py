@@ -1,4 +1,4 @@
-"""How `npformer.arrays` recognizes the entries of arrays from other libraries."""
+"""Tests of `npformer.arrays`: recognizing the types of entries in arrays of other libraries."""
 
 from types import SimpleNamespace
 

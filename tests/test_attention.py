@@ -1,4 +1,4 @@
-"""Attention with one head and with several: equations, gradients, golden values, edge cases."""
+"""Attention with one head and with several heads: equations, gradients, golden values, edge cases."""
 
 from functools import partial
 
@@ -21,14 +21,14 @@ def some_qkv(leading=(2,), T_q=3, T_k=5, dtype=np.float64):
 
 
 def params_of(n_kv_heads=4, biases="QKVO"):
-    """Return parameters for d_model = 8 and four query heads, so d_k = 2; `biases` lists the biases."""
+    """Return parameters with d_model = 8, four query heads and d_k = 2; `biases` says which biases exist."""
     widths = dict(zip("QKVO", (8, 2 * n_kv_heads, 2 * n_kv_heads, 8), strict=True))
     found = {f"W_{x}": array(8, n, seed=i) / 3 for i, (x, n) in enumerate(widths.items())}
     return npf.AttentionParams(**found, **{f"b_{x}": array(widths[x], seed=4) for x in biases})
 
 
 def output_and_gradients(q, k, v, dy, **options):
-    """Return y, dq, dk and dv of attention."""
+    """Run attention forward and backward, and return y, dq, dk and dv."""
     y, cache = npf.attention_forward(q, k, v, **options)
     return y, *npf.attention_backward(dy, cache)
 
@@ -57,7 +57,10 @@ def test_causal_mask_and_padding_mask_by_hand():
 
 @pytest.mark.parametrize(("n_kv_heads", "biases"), [(4, "QKVO"), (4, ""), (2, "QKVO"), (1, "")])
 def test_multi_head_attention_equals_single_heads(n_kv_heads, biases):
-    """The paper's formula, one head at a time. With fewer key heads, neighbouring query heads share one."""
+    """Compute the paper's formula one head at a time.
+
+    If there are fewer key heads than query heads, neighbouring query heads share a key head.
+    """
     x, memory, params = array(4, 8), array(5, 8, seed=1), params_of(n_kv_heads, biases)
     b_Q, b_K, b_V, b_O = (np.zeros(8) if b is None else b for b in params[4:])
     heads = []
@@ -76,7 +79,7 @@ def test_multi_head_attention_equals_single_heads(n_kv_heads, biases):
 
 
 def test_multi_head_attention_adds_bias_and_applies_mask():
-    """The mask has no head axis, the bias has one. The cached scores contain the bias, but not the mask."""
+    """Only the bias has a head axis. The cached scores include the bias, but not the mask."""
     x, mask, bias = array(2, 4, 8), PADDING & npf.causal_mask(4), array(4, 4, 4, seed=1)
     run = partial(npf.multi_head_attention_forward, x, x, x, params_of(), n_heads=4)
     assert ((run(mask=mask)[1].weights > 0) == mask[:, None]).all()  # (B, h, T, T)
@@ -87,7 +90,7 @@ def test_multi_head_attention_adds_bias_and_applies_mask():
 @pytest.mark.parametrize(("T_q", "T_k"), [(5, 5), (2, 5)])
 @pytest.mark.parametrize(("base", "layout"), [(10000.0, "interleaved"), (7.0, "halves")])
 def test_rope_rotates_queries_and_keys_aligned_at_end(T_q, T_k, base, layout):
-    """There are two heads of width 4: the first pair rotates by the same angle for every base."""
+    """Heads of width 4 are needed, because the angle of the first pair does not depend on the base."""
     q, k, params = array(T_q, 8), array(T_k, 8, seed=1), params_of(biases="")
     run = partial(npf.multi_head_attention_forward, q, k, k, params, n_heads=2)
     _, cache = run(rope=True, base=base, rope_layout=layout)
@@ -123,7 +126,7 @@ test_golden_values = agrees_with_pytorch("attention", "multi_head_attention", "g
 
 
 def test_attention_backward_of_large_batch_equals_single_items():
-    """More than LARGE weights are processed head by head, fewer at once."""
+    """If there are more than LARGE weights, the backward pass goes head by head, otherwise all at once."""
     (q, k, v), mask = some_qkv((3,), T_q=300, T_k=310), npf.causal_mask(300, 310)
     dy = array(3, 300, 6, seed=3)
     assert 3 * 300 * 310 > LARGE > 300 * 310
@@ -137,7 +140,7 @@ def test_attention_backward_of_large_batch_equals_single_items():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_attention_fully_masked_row_is_zero(dtype):
-    """Output, weights and gradient are zero, not NaN. The other queries do not change."""
+    """A fully masked query has zero output, weights and gradient. Other queries do not change."""
     (q, k, v), dy = some_qkv(T_q=5, T_k=6, dtype=dtype), array(2, 5, 6, seed=3, dtype=dtype)
     mask, other_queries = np.arange(5)[:, None] != 2, [0, 1, 3, 4]
     y, dq, dk, dv = output_and_gradients(q, k, v, dy, mask=mask)

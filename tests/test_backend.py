@@ -1,4 +1,4 @@
-"""Move arrays between NumPy and CuPy, and find out whether a GPU works."""
+"""Tests of moving arrays between NumPy and CuPy, and of finding out whether a GPU works."""
 
 import queue
 import sys
@@ -39,7 +39,7 @@ def test_to_backend_and_to_numpy_round_trip(monkeypatch):
 )
 @pytest.mark.parametrize("place", ["ones", "ndarray.__matmul__", "exp", "add.at", "ndarray.item"])
 def test_available_backends_requires_working_gpu(monkeypatch, error, place):
-    """A GPU works if a softmax, a product and a scatter ran on it."""
+    """A GPU counts as working only if a softmax, a matrix product and a scatter run on it without error."""
 
     def fails(*args, **kwargs):
         raise error
@@ -61,7 +61,7 @@ def test_to_backend_reports_missing_cupy(monkeypatch):
 
 
 def test_to_numpy_converts_only_arrays(monkeypatch):
-    """A queue also has a method get, which would wait forever."""
+    """A queue has a method `get` like CuPy's arrays, and calling this method would wait forever."""
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     empty_queue = queue.Queue()
     tree = (empty_queue, "a word", 3)

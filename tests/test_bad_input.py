@@ -1,4 +1,4 @@
-"""Every public function rejects wrong arguments with a clear message, and changes none of them.
+"""Every public function rejects wrong arguments with a clear message, and does not change its arguments.
 
 There are three groups of tests:
 
@@ -6,9 +6,9 @@ There are three groups of tests:
 2. RELATIONS: mistakes that involve several arguments, each with its message.
 3. Odd values in the arguments of the functions that do not use `checked`.
 
-The expected result of an odd value is derived from the text of the annotation, by other means than
-npformer/validation uses. Bounds are evaluated as Python, masks are compared with NumPy's broadcasting, and
-shapes with the lengths of all other arrays.
+The tests derive the expected result for an odd value from the text of the annotation, without the code of
+npformer/validation. Bounds are evaluated as Python, masks are checked with NumPy's broadcasting, and shapes
+are compared with the lengths of all other arrays.
 """
 
 import re
@@ -79,7 +79,7 @@ ARRAYS = ("Float", "Bias", "Ids", "Mask", "Numbers")
 
 
 def odd_values(place):
-    """Return values that are almost valid at this place, and values at its bounds."""
+    """Return values that are almost valid at this place, and numbers near the bounds in the annotation."""
     value, kind = place.value, place.kind
     if kind in ("int", "float"):
         return [*NUMBERS, *numbers_at_bounds(place)]
@@ -102,7 +102,7 @@ def numbers_at_bounds(place):
 
 
 def odd_arrays(place):
-    """Return almost valid arrays: of other types, dtypes and shapes, and with ids outside the vocabulary."""
+    """Return almost valid arrays, with a wrong type, dtype or shape, or with ids outside the vocabulary."""
     value = place.value
     arrays = [value.tolist(), np.ma.asarray(value), *map(value.astype, DTYPES)]
     if place.kind == "Ids":
@@ -113,8 +113,8 @@ def odd_arrays(place):
 def odd_shapes(place):
     """Return wrong and unusual shapes of the array.
 
-    Each axis is longer or empty, or has length 1 in a mask. There is one axis more or fewer, or the order of
-    the axes is reversed.
+    In each shape, one axis is longer or empty (or has length 1 in a mask or bias), an axis is added or
+    removed, or the axes are in reverse order.
     """
     shape, lengths = place.value.shape, [0]
     if place.kind in BROADCASTING:
@@ -136,7 +136,7 @@ def cache_of_another_function(backward):
 
 
 def with_entry(array, value, at=-1):
-    """Return the array with another number at one position."""
+    """Return a copy of the array with `value` at the flat index `at`."""
     array = array.copy()
     array.reshape(-1)[at] = value
     return array
@@ -146,9 +146,9 @@ def with_entry(array, value, at=-1):
 
 
 def expected(place, value):
-    """Return (errors, paths): the errors that the value may cause, and the paths that they may name.
+    """Return (errors, paths): the errors that the value may cause, and the paths that messages may name.
 
-    None among the errors means that the call may be accepted.
+    If None is among the errors, the call may also be accepted.
     """
     error = error_of_value(place, value)
     if error:
@@ -161,7 +161,7 @@ def expected(place, value):
 
 
 def error_of_value(place, value):
-    """Return the error that the value causes for any values of the other arguments, or None."""
+    """Return the error that the value causes whatever the other arguments are, or None."""
     if value is None:
         return None if place.is_optional else T
     if not is_right_kind(place, value):
@@ -196,13 +196,13 @@ IS_RIGHT_KIND = {
 
 
 def is_right_kind(place, value):
-    """Return whether the value has a valid type for the place, and an array a valid dtype."""
+    """Return whether the type of the value (and the dtype of an array) is valid for the place."""
     if place.kind in IS_RIGHT_KIND:
         return IS_RIGHT_KIND[place.kind](value)
     return type(value) is type(place.value)
 
 
-# The condition of a rule, by words in its description.
+# {words in the description of a rule: the condition that the rule checks}
 CONDITIONS = {
     "divides": "8 % (value or 9) == 0",
     "below vocab_size": f"0 <= value < {VOCAB_SIZE}",
@@ -227,7 +227,7 @@ def is_within_bounds(place, value):
 
 
 def has_allowed_shape(place, array):
-    """Return whether the shape is allowed for some lengths of the other arrays."""
+    """Return whether the other arrays can have lengths with which this shape is allowed."""
     if place.function in BACKWARD:  # the cache determines the shape completely
         return array.shape == place.value.shape
     if place.kind in BROADCASTING:
@@ -239,7 +239,10 @@ def has_allowed_shape(place, array):
 
 
 def error_with_other_arguments(place, array):
-    """Return (error, paths) of an array that contradicts other arrays: the paths that may be named too."""
+    """Return (error, paths) for an array that contradicts other arrays.
+
+    `paths` are the other paths that the message may name.
+    """
     every = [p._replace(value=array) if p.path == place.path else p for p in places(place.function)]
     known = recorded_lengths(every)
     floats = [p for p in every if p.kind in FLOATS and p.value is not None and p.path != place.path]
@@ -257,20 +260,20 @@ def error_with_other_arguments(place, array):
 
 
 def contradicting_paths(place, known):
-    """Return the paths that may be named because a dimension has several lengths."""
+    """Return the paths that a message may name because a dimension has several lengths."""
     found = set()
     for recorded in known.values():
         if len({length for _, length in recorded}) < 2:
             continue
         others = {path for path, _ in recorded} - {place.path}
         found.add(place.path)
-        if len(others) == 1:  # two arrays contradict each other, and no third one decides
+        if len(others) == 1:  # with only two arrays, either may be the wrong one
             found |= others
     return found
 
 
 def paths_that_do_not_broadcast(place, every, known):
-    """Return the paths that may be named because a mask or a bias does not broadcast."""
+    """Return the paths that a message may name because a mask or a bias does not broadcast."""
     found = set()
     for mask in every:
         if mask.kind in BROADCASTING and mask.value is not None:
@@ -281,7 +284,7 @@ def paths_that_do_not_broadcast(place, every, known):
 
 
 def lengths_by_name(names, shape):
-    """Return [(name, length)] of an array of this shape, or None if its number of axes is wrong.
+    """Return [(dimension name, length)] for an array of this shape, or None for a wrong number of axes.
 
     The "length" of "..." is the shape of the leading axes.
     """
@@ -300,7 +303,7 @@ def recorded_lengths(every):
     """Return {dimension name: [(path, length)]} from all places that record lengths."""
     found = defaultdict(list)
     for place in every:
-        if "a letter" in place.text:  # the description of a size
+        if "a letter" in place.text:  # an integer that is the length of a dimension
             name = place.path.rpartition(".")[2]
             found[name].append((place.path, place.value))
         elif place.kind in ("Float", "Ids", "Numbers") and place.value is not None:
@@ -310,7 +313,7 @@ def recorded_lengths(every):
 
 
 def full_shape(names, known):
-    """Return the shape that a mask or a bias must broadcast to."""
+    """Return the shape to which a mask or a bias must broadcast."""
     shape = []
     for name in names:
         length = CONFIG.n_heads if name == "h" else known[name][0][1]
@@ -329,7 +332,7 @@ def broadcasts(shape, full):
 
 
 def rejection(name, arguments):
-    """Return the TypeError or ValueError of a call, or None; check that the arguments did not change."""
+    """Return the TypeError or ValueError of a call, or None. An error must not change the arguments."""
     before = fingerprint(arguments)
     try:
         call(name, arguments)
@@ -341,7 +344,7 @@ def rejection(name, arguments):
 
 
 def problem_with(place, value):
-    """Return a description of what is wrong with the reaction to a value at a place, or None."""
+    """Call a function with this value at this place. Return a description of the problem, or None."""
     outcomes, paths = expected(place, value)
     error = rejection(place.function, replaced(CALLS[place.function](), place.path, lambda _: value))
     names = {f" {path}" for path in paths} or {""}
@@ -352,7 +355,7 @@ def problem_with(place, value):
 
 
 def is_clear_message(message, function, names):
-    """Return whether a message is short and says which argument is wrong and what was expected."""
+    """Return whether a message is short, names the wrong argument, and says what was expected."""
     beginnings = tuple(f"{function}:{name}{end}" for name in names for end in " .'")
     is_short = len(message) < 300 and "\n" not in message
     return message.startswith(beginnings) and "; expected " in message and is_short
@@ -363,10 +366,10 @@ FIRST = first_of_their_kind(PLACES)
 
 
 def values_at(number):
-    """Return the odd values for a place by its number.
+    """Return the odd values for a place, given by its index in PLACES.
 
-    The first place with an annotation gets its own odd values and every fourth of the common ones. Places
-    with the same annotation share the odd values, so that the test stays fast.
+    The first place with an annotation gets all values from `odd_values` and a quarter of ODD_VALUES. Later
+    places with the same annotation get only a few of these values, so that the test stays fast.
     """
     place = PLACES[number]
     if is_unchecked(place):
@@ -385,7 +388,7 @@ def is_unchecked(place):
 
 @pytest.mark.parametrize("function", CHECKED)
 def test_checked_function_rejects_odd_values(function):
-    call(function, CALLS[function]())  # the cache key of an accepted call must not match an odd value
+    call(function, CALLS[function]())  # so that `checked` caches a valid call, which must not hide errors
     problems = {}
     for number, place in enumerate(PLACES):
         if place.function != function:
@@ -422,7 +425,7 @@ def test_every_place_has_odd_values():
 
 @pytest.mark.parametrize("name", CALLS)
 def test_valid_call_is_accepted_and_arrays_checked(name, folder):
-    """Each array in the arguments of a checked forward or other function is at a checked place."""
+    """Every array in the arguments has an annotation with a shape, except in backward functions."""
     arguments = CALLS[name]()
     call(name, arguments)
     if name not in CHECKED or name in BACKWARD:
@@ -443,7 +446,7 @@ WIDER_MODEL = drawn(npf.init_transformer, 5, CONFIG._replace(d_model=16))
 
 
 class Change(NamedTuple):
-    """A wrong value that is computed from the value in the valid call."""
+    """A function that computes the wrong value from the value in the valid call."""
 
     f: Any
 
@@ -460,7 +463,7 @@ def with_(**fields):
     return Change(lambda value: value | fields if isinstance(value, dict) else value._replace(**fields))
 
 
-RELATIONS = [  # function, place of the wrong value ("": several arguments), the value, error, its message
+RELATIONS = [  # function, place of the wrong value ("" for several), the value, error, its message
     # complete messages
     ("ffn_forward", "x", np.ones((3, 6, 7)), V,
      "x has shape (3, 6, 7); expected (..., d_model) with d_model=8"),
@@ -485,7 +488,7 @@ RELATIONS = [  # function, place of the wrong value ("": several arguments), the
     ("causal_mask", "T_q", -1, V, "T_q is -1; expected an integer of at least 0"),
     ("init_decoder", "config.positions", "RoPE", V,
      "config.positions is 'RoPE'; expected one of 'sinusoidal', 'learned', 'rope', 'alibi', 'none'"),
-    # between arrays, parameters and a config
+    # contradictions between arrays, parameters and a config
     ("encoder_block_forward", "config", with_(d_ff=13), V, "params.ffn.W_1 has shape (8, 12)"),
     ("transformer_forward", "params", WIDER_MODEL, V, "params.embedding.E has shape (5, 16)"),
     ("decoder_forward", "config.n_layers", 2, V, "params.blocks holds 1 blocks; expected config.n_layers=2"),
@@ -506,7 +509,7 @@ RELATIONS = [  # function, place of the wrong value ("": several arguments), the
     ("init_encoder", "config", with_(d_model=6, positions="rope"), V, "config.positions is 'rope'"),
     ("rope_forward", "x", np.ones((6, 7)), V, "x's last axis is 7"),
     ("rope_forward", "positions", np.array([0, 1, 2, np.inf, 4, 5]), V, "positions holds NaN or infinity"),
-    # numbers of positions, ids
+    # too many positions, wrong ids
     ("learned_positions_forward", "x", np.ones((2, 10, 8)), V, "x has 10 positions"),
     ("transformer_forward", "target_ids", np.ones((2, 12), int), V, "target_ids has 12 positions"),
     ("greedy_decode", "source_ids", np.ones((2, 10), int), V, "source_ids has 10 positions"),
@@ -615,7 +618,7 @@ def id_of_relation(row):
     [pytest.param(*row, id=id_of_relation(row)) for row in RELATIONS if row[0] in CALLS],
 )
 def test_wrong_relation_has_its_message(function, place, value, error_type, message, folder):
-    call(function, CALLS[function]())  # the cache key of an accepted call must not match the wrong call
+    call(function, CALLS[function]())  # so that `checked` caches a valid call, which must not hide errors
     change = value.f if isinstance(value, Change) else lambda _: value
     error = rejection(function, replaced(CALLS[function](), place, change))
     assert type(error) is error_type
@@ -631,7 +634,7 @@ OPTIONS_OF_GRADCHECK = {
     "directions": "None, 3, np.uint8(2)",
     "tolerance": "3, 2.5, np.float64(1.0), np.float32(1.0), np.uint8(2)",
 }
-ACCEPTED_ODD_VALUES = {  # the odd values that are valid, by function and argument
+ACCEPTED_ODD_VALUES = {  # {function: {argument: the names in ODD_VALUES of values that are valid}}
     "gradcheck": OPTIONS_OF_GRADCHECK,
     "assert_gradients": OPTIONS_OF_GRADCHECK,
     "tokenize": {"sentence": "'x'"},
@@ -642,13 +645,13 @@ ACCEPTED_ODD_VALUES = {  # the odd values that are valid, by function and argume
     "save_safetensors": {"path": "'x'", "tree": f"{TREES}, {{}}"},
     "load": {"path": "'x'"},
 }
-ACCEPT_ANYTHING = {"array_module", "leaves", "to_backend", "to_numpy"}  # return unknown values unchanged
-TESTED_ELSEWHERE = {"load_safetensors"}  # tests/pretrained has damaged files for it
+ACCEPT_ANYTHING = {"array_module", "leaves", "to_backend", "to_numpy"}  # these functions accept any value
+TESTED_ELSEWHERE = {"load_safetensors"}  # tests/pretrained tests this function with damaged files
 UNCHECKED_FUNCTIONS = sorted(set(CALLS) - set(CHECKED) - ACCEPT_ANYTHING - TESTED_ELSEWHERE)
 
 
 def is_called_by_function(place, value):
-    """Return whether the value is a function that raises its own errors when npformer calls it."""
+    """Return whether npformer would call this value, so that errors come from the value itself."""
     return place in ("f", "forward", "backward") and callable(value)
 
 
@@ -663,9 +666,9 @@ def test_unchecked_function_rejects_odd_values(name, folder):
             value = (value,)
         beginnings = [
             name.replace("assert_gradients", "gradcheck") + ": "
-        ]  # assert_gradients calls gradcheck
+        ]  # messages of assert_gradients begin with "gradcheck: "
         if place == "args":
-            beginnings.append("relu_forward: ")  # gradcheck calls it with these arguments
+            beginnings.append("relu_forward: ")  # gradcheck passes `args` to relu_forward
         try:
             call(name, arguments | {place: value})
         except (TypeError, ValueError) as error:

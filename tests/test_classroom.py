@@ -1,4 +1,4 @@
-"""The lessons in class: predictions have answers, cells fit on a screen, plan and README agree."""
+"""Tests of the lessons for use in class: predictions have answers, cells are short, plan and README agree."""
 
 import base64
 import json
@@ -19,8 +19,8 @@ PLAN, README, COURSE = (
     (ROOT / page).read_text(encoding="utf-8")
     for page in ("notebooks/README.md", "README.md", "notebooks/guide/course.md")
 )
-MOST_LINES = 15  # of a code cell
-MOST_WORDS = 120  # of an answer, and of the text between two code cells
+MOST_LINES = 15  # the largest number of lines of a code cell
+MOST_WORDS = 120  # the largest number of words in an answer, or between two code cells
 
 per_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
@@ -30,13 +30,16 @@ def read(path):
 
 
 def cells_of(notebook, kind):
-    """Return (number, cell, source) of the cells of a kind; numbers start at 1."""
+    """Return [(number from 1, cell, source), …] for the cells of one kind."""
     cells = enumerate(notebook["cells"], start=1)
     return [(number, cell, get_source(cell)) for number, cell in cells if cell["cell_type"] == kind]
 
 
 def words_of(text):
-    """Count the words of a text. A formula is one word; tables, code, displayed formulas and folds are 0."""
+    """Count the words of a text. An inline formula is one word.
+
+    Tables, code, headings, displayed formulas and <details> are not counted.
+    """
     text = re.sub(
         r"```.*?```|<details>.*?</details>|\$\$.*?\$\$|^\|[^\n]*$|^#[^\n]*$", " ", text, flags=re.S | re.M
     )
@@ -44,7 +47,7 @@ def words_of(text):
 
 
 def glued(text):
-    """Return the formulas that touch a letter or digit, like $d$x: VS Code shows their dollar signs."""
+    """Return the formulas next to a letter or digit, as in $d$x, because VS Code does not render them."""
     text = re.sub(r"```.*?```|`[^`\n]*`", "`", text, flags=re.S)
     parts = re.split(r"(\$\$.*?\$\$|\$[^$]+\$)", text, flags=re.S)
     texts, formulas = parts[::2], parts[1::2]
@@ -65,7 +68,7 @@ def outputs_of(cell):
     return text + "".join(base64.b64decode(picture).decode("latin-1") for picture in pictures)
 
 
-# Problems of cells. Each function gets a cell and its source, and returns whether the cell has the problem.
+# {problem: function}. Each function gets a cell and its source, and returns whether the cell has the problem.
 TEXT_PROBLEMS = {
     "a formula touches a letter or a digit": lambda cell, text: glued(text),
     "**Predict.** and the cell's metadata do not go together": (
@@ -130,7 +133,10 @@ def test_lesson_has_an_answer_for_each_prediction(path):
 
 @per_lesson
 def test_lesson_does_not_reveal_numbers_too_early(path):
-    """No number of an answer is in the text before its cell, except numbers of the question and the code."""
+    """The text before a question contains no number of the answer that is new to the reader.
+
+    Numbers in the question and in the code of the answering cell are not new.
+    """
     cells = read(path)["cells"]
     for predict in predicts(read(path)):
         assert predict.question
@@ -144,7 +150,7 @@ def test_lesson_does_not_reveal_numbers_too_early(path):
 
 @per_lesson
 def test_lesson_has_short_texts_and_cells(path):
-    between = None  # the text before the first code cell may be long, and so may the exercises
+    between = None  # text before the first code cell has no limit
     for cell in read(path)["cells"]:
         if cell["cell_type"] == "markdown":
             between = between if between is None else between + get_source(cell) + "\n\n"
@@ -163,21 +169,21 @@ def test_files_of_answers_belong_to_lessons():
 
 
 def row_of(lesson, text):
-    """Return the cells of the only table row that links to a lesson."""
+    """Return the cells of the table row that links to a lesson; there must be only one such row."""
     (row,) = [line for line in text.splitlines() if line.startswith("|") and f"{lesson})" in line]
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
 @per_lesson
 def test_plan_lesson_and_readme_agree(path):
-    """They agree on the minutes of each section, on the break, and on a programme of half the length."""
+    """Compare the minutes of all sections, the place of the break, and the programme of half the length."""
     number, (_, _, minutes, exercises, pause, kept, *_) = int(path.name[:2]), row_of(path.name, PLAN)
     texts = [text for _, _, text in cells_of(read(path), "markdown")]
     opening = " ".join(texts[0].split())
     assert "ou will be able to" in opening
     assert f"about {minutes} minutes, and {exercises} more for the exercises" in opening
     assert row_of(path.name, README)[-1] == f"{minutes} + {exercises}"
-    (row,) = re.findall(rf"^\| {number:02} \| {number}\.1 .*$", PLAN, re.M)  # the minutes of each section
+    (row,) = re.findall(rf"^\| {number:02} \| {number}\.1 .*$", PLAN, re.M)  # has the minutes of each section
     planned = {section: int(m) for section, m in re.findall(r"(\d+\.\d+) \*\*(\d+)\*\*", row)}
     assert re.findall(r"(\d+\.\d+) \*\*\d+\*\* ‖", row) == [pause]
     assert re.findall(r"after section (\d+\.\d+) is a good place for a break", opening) in ([], [pause])

@@ -105,7 +105,7 @@ def test_play_works_with_closed_output(tmp_path, monkeypatch):
 
 # --- rejected arguments ---------------------------------------------------------------------------
 
-SPACE = "SPACE"  # is replaced by " ", and {} by the temporary folder
+SPACE = "SPACE"  # a test replaces SPACE by " ", and {} by the temporary folder
 FILE, FOLDER = "{}/02_position_geometry.ipynb", "{}/there"
 REJECTED = [
     (f"worksheet --seed {SPACE} --out {{}}/a.pdf", "the name is empty; expected at least one letter"),
@@ -130,9 +130,9 @@ REJECTED = [
 
 @pytest.fixture
 def check_rejected(tmp_path, monkeypatch, capsys):
-    """Return a function that checks that a command prints one line and writes no file.
+    """Return a function that checks that a command fails with a one-line message and writes no file.
 
-    The folder has a file where a folder is expected, and folders where files are expected.
+    The temporary folder has a file where some commands expect a folder, and folders where they expect files.
     """
     monkeypatch.setattr("npformer.handouts.slides.save_slides", lambda *_: pytest.fail("work was done"))
     (tmp_path / "02_position_geometry.ipynb").write_text("")
@@ -174,7 +174,7 @@ def test_commands_reject_a_read_only_folder(check_rejected, monkeypatch, command
 
 
 def run_and_exit(command, capsys):
-    """Run a command that argparse ends. Return the exit code and the printed text."""
+    """Run a command that raises SystemExit. Return the exit code, the output and the error output."""
     with pytest.raises(SystemExit) as exit_error:
         cli.main(command.split())
     out, err = capsys.readouterr()
@@ -234,7 +234,7 @@ def test_lessons_are_not_overwritten_without_force(tmp_path, monkeypatch, capsys
 
 @pytest.fixture
 def other_python(tmp_path, monkeypatch):
-    """Run as a Python in the folder "a b", without uv. A different Python is in the temporary folder."""
+    """Pretend that this Python is in the folder "a b", without uv. A different Python is next to "a b"."""
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.setattr(cli, "find_spec", lambda name: None)
     python = tmp_path / "a b" / "python"
@@ -252,7 +252,7 @@ def other_python(tmp_path, monkeypatch):
     pytest.param(False, ["a b"], "python -m npformer", id="only python on PATH"),
 ])  # fmt: skip
 def test_next_command_can_be_found(other_python, tmp_path, monkeypatch, capsys, has_tool, path, expected):
-    """The printed command starts this Python, and not a different one."""
+    """The printed command uses the Python that runs now, even if PATH leads to a different Python."""
     if has_tool:
         (other_python.parent / "npformer").touch(0o755)
     folders = [str((tmp_path / folder).resolve()) for folder in path]
@@ -316,7 +316,7 @@ def test_failed_output_ends_the_command(error, exit_code, message, monkeypatch, 
         monkeypatch.setattr(sys, "stdout", FailingOutput())
         assert cli.main([]) == exit_code
         assert capsys.readouterr().err == message
-        os.write(file.fileno(), b"buffered text")  # Python does this when it exits
+        os.write(file.fileno(), b"buffered text")  # Python writes buffered text like this when it exits
     is_discarded = (tmp_path / "out").read_bytes() == b""
     assert is_discarded == (exit_code == 1)
 

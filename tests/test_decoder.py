@@ -22,7 +22,7 @@ MASKS = {"mask": npf.causal_mask(3), "memory_mask": KEEP}
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @NORMS
 def test_decoder_block_equals_its_parts_in_order(activation, norm):
-    """Pre-norm normalizes the input of a part, but neither the memory nor the residual path."""
+    """Pre-norm applies LayerNorm to the input of each part, but not to the memory or the residual path."""
     config = small(activation=activation, norm=norm)
     p, attend = drawn(npf.init_decoder_block, config), npf.multi_head_attention_forward
 
@@ -46,12 +46,12 @@ def test_decoder_block_equals_its_parts_in_order(activation, norm):
 TINY: dict[str, Any] = {"d_model": 4, "d_ff": 3, "n_layers": 1, "attention_bias": False}
 TINY |= {"dropout": 0.3, "eps": 1e-3}
 TINY |= {"x": X, "memory": MEMORY}
-TINY |= {  # One row of x attends to nothing, and the second sentence to no memory.
+TINY |= {  # One token attends to no token, and the second sentence attends to no memory.
     "mask": npf.causal_mask(3) & npf.padding_mask(np.array([[1, 1, 0], [0, 1, 1]]), 0),
     "memory_mask": KEEP & (np.arange(2)[:, None, None] < 1),
 }
 test_gradients = make_gradient_test(
-    "decoder",  # The first way checks every entry, the others one direction per array.
+    "decoder",  # The first variant checks every entry, the others check one direction per array.
     TINY | {"norm": "pre", "activation": "gelu", "positions": "none", "attention_bias": True},
     TINY | {"norm": "pre", "activation": "relu", "positions": "alibi", "directions": 1},
     TINY | {"norm": "post", "activation": "relu", "n_layers": 2, "attention_bias": True, "directions": 1},
@@ -65,7 +65,7 @@ test_golden_values = agrees_with_pytorch("decoder_block", "decoder")
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
 def test_decoder_positions_act_on_target_only(positions):
-    """The order of the memory does not matter. The order of x matters if positions act in the blocks."""
+    """The order of the memory does not matter. The order of x matters only with RoPE and ALiBi."""
     config = small(positions=positions)
     params = drawn(npf.init_decoder, config)
     y = npf.decoder_forward(X, MEMORY, params, config)[0]
@@ -88,7 +88,7 @@ def test_decoder_ignores_masked_memory(norm):
 
 @NORMS
 def test_decoder_block_fully_masked_memory_adds_zero(norm):
-    """The output is not NaN: it is the output of a cross-attention that adds only its bias b_O."""
+    """If all memory is masked, cross-attention adds only its bias b_O, and the output is not NaN."""
     config = small(norm=norm, attention_bias=True)
     p = drawn(npf.init_decoder_block, config)
     y, cache = npf.decoder_block_forward(X, MEMORY, p, config, memory_mask=np.zeros(5, bool))

@@ -1,11 +1,11 @@
-"""The annotated shapes are correct for every function in the package, also for its results and caches.
+"""Tests that annotated shapes are correct for all functions of npformer, also for results and caches.
 
-The wrapper of `checked` only checks the arguments of public functions. Here every function with annotated
-shapes is checked at every call inside the package: its arguments, its result, and the fields of its cache. So
-a wrong dimension name in any annotation makes a valid call fail. A leading "..." where no call has leading
-axes is found too.
+`checked` only checks the arguments of public functions. These tests check every call inside npformer of every
+function with annotated shapes: the arguments, the result, and the fields of the cache. So a wrong dimension
+name in any annotation makes a valid call fail. Another test finds a leading "..." if no call has leading
+axes.
 
-What to add for a new function: if a result has a new dimension name, add its lengths to RESULT_LENGTHS.
+If a result of a new function has a new dimension name, add the lengths of the dimension to RESULT_LENGTHS.
 """
 
 import functools
@@ -33,7 +33,7 @@ MODULES = [
 
 
 def functions_with_shapes():
-    """Return every function of the package that has a shape in its annotations."""
+    """Return every function of the checked modules that has a shape in its annotations."""
     functions = set()
     for module in MODULES:
         for value in vars(module).values():
@@ -45,12 +45,12 @@ def functions_with_shapes():
 
 FUNCTIONS = functions_with_shapes()
 
-# generate rotates the cached keys of all heads in one call, with one row of angles for all heads. This
-# breaks the annotated shape.
+# `generate` rotates the keys of all heads by one row of angles in a single call. Such a row does not have the
+# annotated shape.
 NOT_CHECKED = {"generate"}
 
-# The allowed lengths of dimensions that occur only in results. The last length of some names is that of the
-# models in files.
+# The allowed lengths of dimensions that occur only in results. Some dimensions have a second length in models
+# from files.
 RESULT_LENGTHS = {
     "N": {12}, "S": {7}, "d_ff": {12, 64}, "d_k": {4}, "d_model": {8, 4, 32}, "max_length": {9, 20},
     "n_segments": {2}, "pairs": {2, 4}, "vocab_size": {5, 11, 29, 262, 267},
@@ -58,11 +58,11 @@ RESULT_LENGTHS = {
 
 
 class Record:
-    """What has happened in the checked calls."""
+    """A record of all checked calls."""
 
     def __init__(self):
-        self.called = set()  # the names of the functions
-        self.has_leading_axes = {}  # by (function, path) of an array with "...": whether it ever had them
+        self.called = set()  # the names of the functions that were called
+        self.has_leading_axes = {}  # {(function, path of an array with "..."): has it ever had leading axes?}
 
 
 def run_checks(places, call):
@@ -80,7 +80,7 @@ def check_shapes(body, arguments, result, config, record):
     names_of_arguments = set(call.sizes)
     call.arguments = {"config": config} | arguments
     for field, rule, value in parts_of_result(body, result):
-        if field and isinstance(value, tuple):  # a cache keeps a shape
+        if field and isinstance(value, tuple):  # this field of the cache is a shape, not an array
             assert shape_of(rule.dimension_names, call) == value, field
         elif not field or value is not None:
             name = field or "the result"
@@ -110,9 +110,9 @@ def record_leading_axes(body, places, record):
 
 
 def parts_of_result(body, result):
-    """Iterate over (field, rule, value): the parts of a result, and the fields with shapes of a cache.
+    """Yield (field, rule, value) for each part of a result, and for each field of a cache that has a shape.
 
-    The name of the field is "" for a part that is no cache.
+    For a part that is no cache, the field is "".
     """
     returns = body.__annotations__["return"]
     annotations = get_args(returns) if get_origin(returns) is tuple else [returns]
@@ -128,7 +128,7 @@ def parts_of_result(body, result):
 
 
 def with_shape_checks(body, config, record):
-    """Return the function with a check of its whole signature at each call."""
+    """Wrap a function so that each call checks its arguments, its result and its cache."""
 
     @functools.wraps(body)
     def wrapper(*args, **kwargs):
@@ -150,7 +150,7 @@ def config_of_call(name):
 
 
 def call_with_shape_checks(name, record, monkeypatch):
-    """Make the valid call of a public function, with a check of every function that it calls."""
+    """Make the valid call of a public function, and check every annotated function that runs inside it."""
     config = config_of_call(name)
     wrappers = {body: with_shape_checks(body, config, record) for body in FUNCTIONS}
     with monkeypatch.context() as patch:

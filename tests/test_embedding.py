@@ -1,4 +1,4 @@
-"""The embedding and the logits that share its matrix: equations, gradients, golden values, edge cases."""
+"""The embedding and the tied logits share a matrix: equations, gradients, golden values, edge cases."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ IDS = np.array([[1, 1, 3], [0, 1, 4]])
 
 
 def test_embedding_scales_rows_and_sums_gradients():
-    """The factor is √d_model = 3. A repeated token collects the gradients of all its positions."""
+    """The factor is √d_model = 3. The gradient of a repeated token is the sum over all its positions."""
     x, cache = npf.embedding_forward(IDS, PARAMS)
     np.testing.assert_allclose(x, 3 * (np.eye(5)[IDS] @ PARAMS.E), rtol=0, atol=1e-15)
     dy = array(*x.shape, seed=1)
@@ -42,13 +42,13 @@ test_golden_values = agrees_with_pytorch("embedding", "tied_logits")
 
 def test_init_embedding_has_mean_zero_and_variance_one():
     x, _ = npf.embedding_forward(np.arange(2000), npf.init_embedding(2000, 64, np.random.default_rng(0)))
-    assert x.mean() == pytest.approx(0, abs=0.014)  # 128,000 draws have a standard deviation of 0.003
-    assert x.var() == pytest.approx(1, abs=0.02)  # and here of 0.004
+    assert x.mean() == pytest.approx(0, abs=0.014)  # the mean of 128,000 draws has a standard error of 0.003
+    assert x.var() == pytest.approx(1, abs=0.02)  # the variance has a standard error of 0.004
 
 
 @pytest.mark.parametrize("kind", INTEGERS)
 def test_embedding_accepts_every_integer_type(kind):
-    """np.take rejects int64 ids where an index has 32 bits, as in a browser."""
+    """All integer types must work, though np.take rejects int64 ids on 32-bit systems, such as a browser."""
     x, cache = npf.embedding_forward(IDS.astype(kind), PARAMS)
     y, cache_of_int64 = npf.embedding_forward(IDS, PARAMS)
     assert (x == y).all() and (npf.padding_mask(IDS.astype(kind), 0) == npf.padding_mask(IDS, 0)).all()

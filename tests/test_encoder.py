@@ -20,7 +20,7 @@ X = array(2, 3, 4)
 
 
 def with_residual_sums(x, parts, norm):
-    """Apply (part, norm) pairs: LayerNorm(x + part(x)) for post-norm, x + part(LayerNorm(x)) for pre-norm."""
+    """Apply (part, params) pairs: LayerNorm(x + part(x)) in post-norm, x + part(LayerNorm(x)) in pre-norm."""
     for part, params in parts:
         normed = partial(npf.layer_norm_forward, params=params, eps=1e-3)
         x = normed(x + part(x))[0] if norm == "post" else x + part(normed(x)[0])
@@ -30,7 +30,7 @@ def with_residual_sums(x, parts, norm):
 @pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh"])
 @NORMS
 def test_encoder_block_equals_its_parts_in_order(activation, norm):
-    """Pre-norm normalizes the input of a part, but not the residual path."""
+    """With pre-norm, LayerNorm applies to the input of each part, but not to the residual path."""
     config = small(activation=activation, norm=norm)
     p = drawn(npf.init_encoder_block, config)
 
@@ -52,7 +52,7 @@ TINY |= {"x": X, "mask": npf.causal_mask(3) & npf.padding_mask(np.array([[1, 1, 
 BIASED = drawn(npf.init_encoder_block, small(attention_bias=True))
 KEYS_WITHOUT_BIAS = BIASED._replace(attention=BIASED.attention._replace(b_K=None))
 test_gradients = make_gradient_test(
-    "encoder",  # The first way checks every entry, the others one direction per array.
+    "encoder",  # The first variant checks every entry, the others check one direction per array.
     TINY | {"norm": "post", "activation": "gelu", "positions": "rope"},
     TINY | {"norm": "pre", "activation": "gelu", "n_layers": 2, "attention_bias": True, "directions": 1},
     TINY | {"norm": "pre", "activation": "relu", "positions": "rope", "directions": 1},

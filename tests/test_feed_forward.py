@@ -15,13 +15,13 @@ PARAMS = drawn(init_ffn, 4, 6)
 
 
 def test_ffn_of_two_units_by_hand():
-    """x = (1, 2): z = (1·1 + 2·2 - 1, -1·1 + 0·2 + 0) = (4, -1), hidden = (4, 0), y = 4 · (½, 1) + (1, 0)."""
+    """For x = (1, 2), z = (1·1 + 2·2 - 1, -1·1 + 0·2) = (4, -1), hidden = (4, 0), y = 4 · (½, 1) + (1, 0)."""
     W_1, b_1 = np.array([[1.0, -1], [2, 0]]), np.array([-1.0, 0])
     W_2, b_2 = np.array([[0.5, 1], [7, 7]]), np.array([1.0, 0])
     y, cache = ffn_forward(np.array([1.0, 2]), FFNParams(W_1, b_1, W_2, b_2))
     assert cache.z.tolist() == [4, -1] and cache.hidden.tolist() == [4, 0] and y.tolist() == [3, 4]
     dx, grads = ffn_backward(np.array([1.0, 0]), cache)
-    assert dx.tolist() == [0.5, 1]  # only the first unit is active, with weight ½
+    assert dx.tolist() == [0.5, 1]  # only the first unit is active, and its weight for y[0] is ½
     assert grads.W_1.tolist() == [[0.5, 0], [1, 0]] and grads.b_1.tolist() == [0.5, 0]
     assert grads.W_2.tolist() == [[4, 0], [0, 0]] and grads.b_2.tolist() == [1, 0]
 
@@ -63,7 +63,7 @@ def test_ffn_unit_at_zero_has_no_gradient():
 
 
 def test_ffn_dropout_acts_on_hidden_layer():
-    """Without an rng, dropout does nothing."""
+    """With an rng, dropout changes the hidden layer. Without an rng, it does nothing."""
     x = array(50, 4)
     _, cache = ffn_forward(x, PARAMS, dropout=0.25)
     assert (cache.hidden == np.maximum(cache.z, 0)).all()

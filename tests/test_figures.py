@@ -1,4 +1,4 @@
-"""The files in figures/ are exactly the figures that figures/make.py draws, and none is stale."""
+"""Tests that figures/ has exactly the figures that figures/make.py draws, and that no figure is stale."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ KEPT = json.loads(train.FILE.read_text(encoding="utf-8"))
 
 
 def figure_difference(name, committed, drawn):
-    """Return the difference of two files of a figure, or None.
+    """Return a description of the difference between two versions of a figure, or None.
 
     With the matplotlib version that drew the files, the bytes must be equal. With other versions, only the
     texts and the sizes are compared.
@@ -34,12 +34,12 @@ def figure_difference(name, committed, drawn):
 
 
 def words(svg):
-    """Return the size and every word of an SVG file: matplotlib writes each word in a comment."""
+    """Return the size and all texts of an SVG file. matplotlib writes each text into a comment."""
     text = svg.decode("utf-8")
     return "\n".join([*re.findall(r"viewBox=\"(.*?)\"", text)[:1], *re.findall(r"<!-- (.*?) -->", text)])
 
 
-NOW = ("worked_table.svg", "heat_map.png")  # tested in every run; the others with `pytest -m slow`
+NOW = ("worked_table.svg", "heat_map.png")  # every run tests these figures; `pytest -m slow` tests all
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_gradient_sizes_are_those_of_the_package():
     of_x, of_W_Q = make.gradient_sizes("post", True)
     np.testing.assert_allclose(of_x[0], np.linalg.norm(dx), rtol=6e-4)
     expected = [np.linalg.norm(block.attention.W_Q) for block in grads.blocks]
-    np.testing.assert_allclose(of_W_Q, expected, rtol=6e-4)  # the figure's numbers have four digits
+    np.testing.assert_allclose(of_W_Q, expected, rtol=6e-4)  # the figure has numbers of four digits
 
 
 def test_stored_accuracies_need_positions():
@@ -98,7 +98,7 @@ def test_stored_accuracies_need_positions():
 
 def test_stored_accuracies_of_long_sentences_are_low():
     free = KEPT["longer than in training"]["every word sees all"]
-    assert all(row[0] == 0.5 for row in free["ALiBi"])  # with three words, twins are mirror images
+    assert all(row[0] == 0.5 for row in free["ALiBi"])  # three words: twins are mirror images
     assert all(row[KEPT["words"].index(16)] < 0.5 for row in free["sinusoidal"])
 
 
@@ -140,5 +140,5 @@ def test_gallery_explains_every_figure():
 def test_screenshot_has_its_size(name):
     with Image.open(FOLDER / name) as picture:
         assert picture.size == screens.SCREENS[name]
-        assert len(picture.getcolors(10**7)) > 50  # not an empty page
+        assert len(picture.getcolors(10**7)) > 50  # an empty page has few colours
     assert (FOLDER / name).stat().st_size < 150_000

@@ -1,4 +1,4 @@
-"""NumPy and CuPy: they give the same numbers, no array leaves the device, and memory does not grow.
+"""Tests with CuPy: results equal NumPy's, no array leaves the device, and memory does not grow.
 
     uv run --extra cuda12 pytest -m gpu        on a machine with an NVIDIA GPU (or --extra cuda13)
 
@@ -43,11 +43,11 @@ from npformer.backend import _why_no_cupy
 from npformer.tree import iter_nested_leaves
 
 DTYPES = ("float64", "float32")
-TOLERANCE = {"float64": 1e-11, "float32": 1e-4}  # relative to the array's largest entry, or to 1
+TOLERANCE = {"float64": 1e-11, "float32": 1e-4}  # largest allowed error / max(1, largest entry)
 
 ON_A_GPU = pytest.param(
     "gpu",
-    marks=[pytest.mark.gpu, pytest.mark.filterwarnings("default")],  # a warning of CuPy is no error
+    marks=[pytest.mark.gpu, pytest.mark.filterwarnings("default")],  # warnings of CuPy must not fail a test
 )
 
 
@@ -66,12 +66,12 @@ def test_available_backends_lists_cupy(device):
     assert npf.available_backends() == ("numpy", "cupy")
 
 
-# What the fake and the package reject, and where the host may wait for the device
+# Operations that the fake and npformer reject, and places where the host may wait for the device
 
 
 @pytest.fixture
 def names(monkeypatch):
-    """The names in an expression that is evaluated with the fake CuPy."""
+    """Return the names for evaluating an expression with the fake CuPy."""
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     return {"np": np, "cupy": fake_cupy, "x": fake_cupy.asarray(np.array([1.0, 3.0]))}
 
@@ -109,11 +109,11 @@ def test_greedy_decode_waits_once_per_token(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     monkeypatch.setattr(fake_cupy, "_wait", waits.append)
     tokens = call("greedy_decode", with_arrays(CALLS["greedy_decode"](), fake_cupy.asarray)).shape[-1]
-    assert waits == ["__bool__"] * tokens  # asks whether every row has stopped
+    assert waits == ["__bool__"] * tokens  # one wait per token tests whether all rows have stopped
 
 
 def mixed_calls():
-    """Return (function, argument) for every function with arrays in several arguments."""
+    """Return (function, argument) for each argument with arrays, if its function has several of them."""
     found = []
     for name in CHECKED:
         with_array = [argument for argument, value in CALLS[name]().items() if arrays_in(value)]
@@ -147,7 +147,7 @@ def test_ffn_rejects_params_of_two_libraries(device):
         npf.ffn_forward(array(2, 4), params)
 
 
-# The same numbers
+# Comparing the results of CuPy and NumPy
 
 
 def check_close(device, found, expected, name="result"):
@@ -167,7 +167,7 @@ def check_close(device, found, expected, name="result"):
 
 
 def computed(result):
-    """Return the properties of a cache, which are computed when they are read."""
+    """Return the values of all properties of a cache, because the fields do not include them."""
     cache = result[-1] if isinstance(result, tuple) and result else None
     names = vars(type(cache)) if hasattr(cache, "_fields") else {}
     return [getattr(cache, name) for name in names if isinstance(names[name], property)]
@@ -178,7 +178,7 @@ MODELS = [
     for positions in ("sinusoidal", "learned", "rope", "alibi", "none")
     for norm, act in (("pre", "gelu"), ("post", "relu"))
 ]
-MORE = [  # settings that valid_calls.py does not derive from a signature
+MORE = [  # further calls with settings that valid_calls.py does not make
     ("softmax_forward", {"axis": 0, "scores": np.array([[1.0, -np.inf], [2.0, -np.inf]])}),
     ("softmax_forward", {"scores": np.ones((2, 0))}),
     ("layer_norm_forward", {"x": np.ones((2, 8)), "eps": 0}),
@@ -202,7 +202,7 @@ MORE = [  # settings that valid_calls.py does not derive from a signature
 
 
 def check_function(device, name, arguments, dtype="float64"):
-    """Call a function with both libraries; for a forward function, call its backward function too."""
+    """Compare a function with CuPy and NumPy. After a forward function, compare its backward function too."""
 
     def result(xp, arguments):
         converted = like(arguments, dtype)
@@ -232,7 +232,7 @@ def takes_arrays(name):
 
 
 def device_calls():
-    """Return (function, arguments, dtype) as parameters: default calls, their variants, and MORE."""
+    """Return test parameters (function, arguments, dtype) for valid calls, their variants, and MORE."""
     found = []
     for name in [name for name in CHECKED if name not in BACKWARD and takes_arrays(name)]:
         found += [pytest.param(name, CALLS[name](), dtype, id=f"{name}-{dtype}") for dtype in DTYPES]
@@ -257,23 +257,23 @@ def test_functions_agree_on_cupy_and_numpy(device, name, arguments, dtype):
 
 
 def test_attention_agrees_for_long_sequences(device, monkeypatch):
-    """For long sequences, the host goes head by head to save memory. A device runs all heads at once."""
+    """For long sequences, NumPy computes attention head by head to save memory. CuPy takes all at once."""
     monkeypatch.setattr(attention, "LARGE", 0)
     for name in ("attention_forward", "multi_head_attention_forward"):
         check_function(device, name, CALLS[name]())
 
 
 def test_cross_entropy_without_targets_is_nan_on_device(device):
-    """The check that any target counts would make the host wait."""
+    """On a GPU, no error is raised: the check for at least one target would make the host wait."""
     arguments = CALLS["cross_entropy_forward"]() | {"targets": np.full((2, 6), -1)}
     loss, _ = call("cross_entropy_forward", with_arrays(arguments, device.asarray))
     assert np.isnan(device.asnumpy(loss))
 
 
-@pytest.mark.parametrize("device", [ON_A_GPU], indirect=True)  # the fake computes with NumPy
+@pytest.mark.parametrize("device", [ON_A_GPU], indirect=True)  # only a real GPU: the fake computes with NumPy
 def test_encoder_block_of_paper_width_agrees(device):
-    config = npf.TransformerConfig(activation="gelu")  # smooth: at the kink of a ReLU, rounding decides
-    assert 2 * config.n_heads * 160 * 160 > attention.LARGE  # so the host goes head by head
+    config = npf.TransformerConfig(activation="gelu")  # GELU has no kink, at which rounding would decide
+    assert 2 * config.n_heads * 160 * 160 > attention.LARGE  # so that NumPy goes head by head
     params, x = npf.init_encoder_block(config, generator()), array(2, 160, config.d_model)
     arguments = {"x": x, "params": params, "config": config, "mask": npf.causal_mask(160), "rng": None}
     for dtype in DTYPES:
@@ -288,7 +288,7 @@ def test_gradcheck_passes_on_device(device):
         assert report, str(report)
 
 
-# A model that is trained
+# Training a small model
 
 CONFIG = npf.TransformerConfig(d_model=32, d_ff=64, n_heads=4, n_layers=2, activation="gelu")
 WORDS = 20
@@ -327,7 +327,7 @@ def test_training_steps_agree(device, dtype):
 def test_training_memory_does_not_grow(device):
     used = []
     model = npf.to_backend(small_model(), "cupy")
-    gc.freeze()  # so that gc.get_objects() omits all earlier objects
+    gc.freeze()  # gc.get_objects() then omits all earlier objects
     for _ in islice(training(*model), 8 if device is fake_cupy else 100):
         gc.collect()
         if device is fake_cupy:
@@ -382,7 +382,7 @@ def recorded_copies(device):
 
 
 def test_training_step_copies_only_masks_and_frequencies(device):
-    masks = 2 + (2 + 3) * CONFIG.n_layers  # dropout of two embeddings and of every sublayer's output
+    masks = 2 + (2 + 3) * CONFIG.n_layers  # one dropout mask per embedding and per sublayer
     for positions, rng, expected in (
         ("learned", None, {}),
         ("sinusoidal", generator(), {"bool": masks, "float64": 2}),

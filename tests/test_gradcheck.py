@@ -34,7 +34,7 @@ def square_backward(dy, x):
 
 
 def check_one_row(*args, **kwargs):
-    """Return the only row of a report."""
+    """Run gradcheck, and return the only row of the report."""
     (row,) = gradcheck(*args, **kwargs).rows
     return row
 
@@ -52,7 +52,7 @@ def get_failing_paths(report):
     return {row.path for row in report.rows if row.verdict == "fail"}
 
 
-# Wrong backward passes fail and get a note; hard pairs get the verdict that mathematics demands
+# Wrong backward passes fail and get a note. Hard pairs get the verdict that mathematics determines
 
 PAGE = (Path(__file__).parent / "data" / "kills.md").read_text(encoding="utf-8")
 _, *SECTIONS = PAGE.split("\n## ")
@@ -73,7 +73,7 @@ def mask_rounding(line):
     ],
 )
 def test_gradcheck_reports_match_the_kill_table(number, make_table):
-    """If the table is out of date, tests/data/make_kill_table.py writes it again."""
+    """If this test fails because kills.md is out of date, run tests/data/make_kill_table.py."""
     current = refilled(SECTIONS[number], *make_table()).splitlines()
     expected = SECTIONS[number].splitlines()
     different = []
@@ -85,11 +85,11 @@ def test_gradcheck_reports_match_the_kill_table(number, make_table):
 
 @cache
 def read_kill_table():
-    """Return the other cells of each row in the first three tables, by the name in the first cell."""
+    """Return {first cell: other cells} for all rows of the first three tables in kills.md."""
     cells_by_name = {}
     for line in "\n".join(SECTIONS[:3]).splitlines():
         if line.startswith("| "):
-            text = line[2:].replace("\\|", "¦")  # an escaped bar is not the end of a cell
+            text = line[2:].replace("\\|", "¦")  # protect escaped bars, which do not end a cell
             name, *cells = text.split(" | ")
             cells_by_name[name.replace("¦", "|")] = cells
     return cells_by_name
@@ -179,9 +179,9 @@ ACTIVATIONS: dict[str, tuple[Any, Any]] = {
 
 
 def make_chain(seed, longest):
-    """Make a random pair y = activations((x W + b) / s t) with its arguments.
+    """Make a random pair for y = activations((x W + b) / (s t)), and its arguments.
 
-    The activations may have kinks. x and W have random magnitudes s and t, and b may be 0. The axes of the
+    Some activations have kinks. x and W have random magnitudes s and t, and b may be 0. The axes of the
     arrays have lengths up to `longest`.
     """
     rng = np.random.default_rng(seed)
@@ -213,7 +213,7 @@ def make_chain(seed, longest):
 
 
 def make_one_percent_larger(backward):
-    """Make a wrong backward pass, whose gradients are 1 % too large."""
+    """Make a wrong backward pass, in which all gradients are 1 % too large."""
 
     def wrong_backward(dy, cache):
         return [gradient * gradient.dtype.type(1.01) for gradient in backward(dy, cache)]
@@ -222,11 +222,11 @@ def make_one_percent_larger(backward):
 
 
 CHAINS = [(seed, 2) for seed in range(140)]
-HARD_CHAINS = [(seed, 4) for seed in (981, 1000, 1027, 1188, 1228, 1329)]  # such as tanh near 1 in float32
+HARD_CHAINS = [(seed, 4) for seed in (981, 1000, 1027, 1188, 1228, 1329)]  # difficult: tanh near 1, ...
 
 
 def test_gradcheck_random_chains_have_the_correct_verdict():
-    """No correct gradient fails, and a gradient that is 1 % too large passes only if it is 0."""
+    """Correct gradients do not fail. Gradients that are 1 % too large pass only if they are 0."""
     counts = Counter()
     for seed, longest in CHAINS + HARD_CHAINS:
         forward, backward, arrays = make_chain(seed, longest)
@@ -241,9 +241,9 @@ def test_gradcheck_random_chains_have_the_correct_verdict():
     assert counts["wrong", "fail"] > 130, counts
 
 
-# The accuracy of the estimates, and the steps that they use
+# The accuracy of the estimated derivatives, and the steps of the finite differences
 
-FUNCTIONS = {  # the points at which each function is checked; mpmath evaluates the same text exactly
+FUNCTIONS = {  # {function: the points at which it is checked}; mpmath evaluates the same text
     "exp(x)": [-3.0, 0.0, 0.1, 2.0],
     "exp(x / 1e30)": [1e30, -3e30],
     "erf(x)": [-1.3, 0.0, 0.9],
@@ -262,7 +262,7 @@ POINTS = [(text, seed, point) for text, points in FUNCTIONS.items() for seed, po
 @pytest.mark.parametrize("factor, verdict", [(1, "pass"), (1.001, "fail")])
 @pytest.mark.parametrize("text, seed, point", POINTS)
 def test_gradcheck_estimate_has_ten_correct_digits(text, seed, point, factor, verdict):
-    """Steps that leave the domain of the function do no harm."""
+    """The estimate is accurate even if some steps leave the domain of the function."""
     f = eval(f"lambda x: {text}", vars(np) | {"erf": np.vectorize(math.erf)})
     exact_f = eval(f"lambda x: {text}", vars(mpmath))
     with mpmath.workdps(100):
@@ -278,12 +278,12 @@ def test_gradcheck_estimate_has_ten_correct_digits(text, seed, point, factor, ve
 
     row = check_one_row(forward, backward, np.array([point]), rng=np.random.default_rng(seed))
     assert row.verdict == verdict, row
-    accuracy = 1e-9 if "2**14" in text else 1e-10  # the large phase of this sine is rounded
+    accuracy = 1e-9 if "2**14" in text else 1e-10  # the large argument of this sine is rounded
     assert abs(row.numeric - row.analytic / factor) <= accuracy * abs(row.analytic), row
 
 
 def test_gradcheck_smooth_function_needs_six_evaluations_an_entry():
-    """Three more evaluations are needed for the whole check."""
+    """gradcheck needs six evaluations per entry, and three more for the whole check."""
     points = []
 
     def forward(x):
@@ -332,7 +332,7 @@ def test_line_estimate_without_finite_confirmation_has_no_bound():
 
 @pytest.fixture
 def ffn():
-    """Return x, parameters, and a forward pass that counts its calls in a list."""
+    """Return x, parameters, a forward pass, and a list that grows by one at each call of the forward pass."""
     rng = np.random.default_rng(5)
     x, params = rng.standard_normal((2, 3, 40)), npf.init_ffn(40, 60, rng)
     calls = []
@@ -370,7 +370,7 @@ def test_gradcheck_directions_find_one_wrong_entry(ffn):
     report = gradcheck(forward, backward_with_one_error, x, params, directions=2)
     assert get_failing_paths(report) == {"params.W_1"}
     assert report.rows[1].index == ()
-    assert report.rows[1].note == ""  # a sum over all entries does not show the error of a single one
+    assert report.rows[1].note == ""  # a direction sums over all entries, so the wrong entry is unknown
 
 
 def test_gradcheck_directions_name_a_common_factor(ffn):
@@ -392,13 +392,13 @@ def test_gradcheck_directions_pass_in_spite_of_kinks():
         calls.append(1)
         return npf.ffn_forward(x, params)
 
-    for seed in range(3):  # the limit below holds for the three reports together
+    for seed in range(3):  # the limit of calls below is for all three reports
         rng = np.random.default_rng(seed)
         assert gradcheck(forward, npf.ffn_backward, x, params, directions=2, rng=rng), seed
     assert len(calls) < 3 * 200
 
 
-# The names of the leaves
+# The paths of the leaves
 
 
 def test_gradcheck_paths_are_names_of_parameters():
@@ -506,7 +506,7 @@ def test_gradcheck_float32_uses_differences_in_float64():
 
 
 def test_gradcheck_forward_that_rounds_does_not_fail():
-    """A forward pass that always rounds to float32 is judged as far as its precision allows."""
+    """If the forward pass always rounds to float32, gradcheck allows for this rounding."""
     x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
 
     def forward(x):
@@ -606,11 +606,11 @@ def test_repr_html_is_the_same_table_escaped():
     assert kink == ["params.<b>", "-", "nan", "nan", "inf", "kink", 'a & "b"']
 
 
-# Arrays of other libraries, with a fake library; test_other_libraries.py uses real ones
+# Arrays of a fake library. test_other_libraries.py tests arrays of real libraries
 
 
 class Far:
-    """An array of a fake library on another device, which supports DLPack and the array API standard only."""
+    """An array of a fake library on another device. It supports only DLPack and the array API standard."""
 
     shape = property(lambda self: self.array.shape)
     dtype = property(lambda self: self.array.dtype)

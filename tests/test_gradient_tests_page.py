@@ -25,7 +25,7 @@ def mask_rounding(line):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Return a folder with the files of the page."""
+    """Write the files of the page into a folder, and return this folder."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path

@@ -1,4 +1,4 @@
-"""Test the version, the installation of extras, and the files of a release."""
+"""Test the version, the advice for installing extras, and the files of a release."""
 
 import re
 import subprocess
@@ -40,7 +40,7 @@ def test_how_to_get_names_an_existing_extra(extra):
     [("--version", f"npformer {PROJECT['version']}"), ("trace", "check: all 13 passed")],
 )
 def test_python_m_npformer_works_without_installation(tmp_path, argument, printed):
-    """NumPy is installed and npformer is not, but its folder can be imported."""
+    """Run npformer from its folder, with NumPy installed and npformer not installed."""
     folders = [str(Path(np.__file__).parents[1]), str(ROOT)]
     program = f"""
 import runpy, sys

@@ -13,7 +13,7 @@ import npformer as npf
 
 BOTH_DTYPES = (np.float64, np.float32)
 DTYPES = pytest.mark.parametrize("dtype", BOTH_DTYPES)
-# params_of makes the parameters of a norm from those of LayerNorm.
+# `params_of` converts parameters of LayerNorm to parameters of the tested norm.
 BOTH = pytest.mark.parametrize(("forward", "backward", "params_of"), [
     (npf.layer_norm_forward, npf.layer_norm_backward, lambda params: params),
     (npf.rms_norm_forward, npf.rms_norm_backward, lambda params: npf.RMSNormParams(params.gamma)),
@@ -24,7 +24,7 @@ BOTH = pytest.mark.parametrize(("forward", "backward", "params_of"), [
 
 
 def test_layer_norm_of_one_row_by_hand():
-    """The row (1, 3, 5, 7) has mean 4 and variance (9 + 1 + 1 + 9)/4 = 5; with eps = 4 the root is 3."""
+    """The row (1, 3, 5, 7) has mean 4 and variance (9 + 1 + 1 + 9)/4 = 5, so with eps = 4, std is √9 = 3."""
     params = npf.LayerNormParams(np.array([3.0, 3, 3, 6]), np.array([1.0, 0, 0, 0]))
     y, cache = npf.layer_norm_forward(np.array([1.0, 3, 5, 7]), params, eps=4)
     np.testing.assert_allclose(y, [-2, -1, 1, 6], rtol=1e-15)
@@ -48,7 +48,7 @@ def test_layer_norm_constant_row_is_beta(d, eps, dtype):
     y, cache = npf.layer_norm_forward(x, params, eps=eps)
     dx, grads = npf.layer_norm_backward(dy, cache)
     assert (y == params.beta).all() and all_zero((cache.x_hat, grads.gamma))
-    # To first order, dx is dx̂ minus its mean, divided by √eps (by 1 if eps is 0).
+    # dx is approximately (dx̂ - mean of dx̂) / √eps, or dx̂ - mean of dx̂ if eps is 0.
     dx_hat = dy * params.gamma
     centred = dx_hat - dx_hat.mean(axis=-1, keepdims=True)
     np.testing.assert_allclose(dx, centred / (np.sqrt(eps) or 1), rtol=1e-4, atol=1e-4)
@@ -56,7 +56,7 @@ def test_layer_norm_constant_row_is_beta(d, eps, dtype):
 
 @pytest.mark.parametrize(("bad", "eps"), [*product((np.nan, 0.3), (0.0, 1e-5))])
 def test_layer_norm_rows_are_independent(bad, eps):
-    """A row of NaN, or of equal numbers, does not change the other rows."""
+    """A row of NaNs or of equal numbers does not change the output of other rows."""
     x = array(3, 4)
     x[1] = bad
     y, _ = npf.layer_norm_forward(x, norm_params(4), eps=eps)
@@ -66,7 +66,7 @@ def test_layer_norm_rows_are_independent(bad, eps):
 
 @pytest.mark.parametrize("offset", [0.0, 1e2, 1e4, 1e6])
 def test_layer_norm_float32_far_from_zero(offset):
-    """At an offset of 1e4, a one-pass variance is wrong by 1e3, and a mean that is rounded once by 5e-4."""
+    """At an offset of 1e4, a one-pass variance would be wrong by 1e3, and a float32 mean by 5e-4."""
     x = (np.random.default_rng(2).normal(size=(5, 64)) + offset).astype(np.float32)
     found, _ = npf.layer_norm_forward(x, npf.init_layer_norm(64, dtype=np.float32))
     with mpmath.workdps(30):
@@ -80,7 +80,7 @@ def test_layer_norm_float32_far_from_zero(offset):
 @BOTH
 @pytest.mark.parametrize("size", [1e-30, 1e-25, 1e25])
 def test_norms_without_eps_ignore_scale(size, forward, backward, params_of, dtype):
-    """The squares of such rows are 0 or infinite in float32."""
+    """In float32, squares of numbers of these sizes underflow or overflow, but x̂ must be correct."""
     x, dy, params = array(3, 4, dtype=dtype), array(3, 4, seed=1, dtype=dtype), like(norm_params(4), dtype)
     y, cache = forward(x, params_of(params), eps=0)
     scaled_y, scaled_cache = forward(x * dtype(size), params_of(params), eps=0)
@@ -91,7 +91,7 @@ def test_norms_without_eps_ignore_scale(size, forward, backward, params_of, dtyp
 
 @DTYPES
 def test_norms_use_eps_below_float32_range(dtype):
-    """float32 rounds this eps to 0. The squares of the second row are as small, so eps changes x̂ there."""
+    """eps = 1e-50 would be 0 in float32. It changes x̂ of the second row, whose squares are equally small."""
     x = np.array([[0.0, 0.0], [3e-25, 1e-25]], dtype)
     _, rms_cache = npf.rms_norm_forward(x, npf.RMSNormParams(np.ones(2, dtype)), eps=1e-50)  # (1e-25)²
     np.testing.assert_allclose(rms_cache.x_hat, [[0, 0], [3 / 6**0.5, 1 / 6**0.5]], rtol=1e-5)

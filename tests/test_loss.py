@@ -17,7 +17,7 @@ TARGETS = np.array([[0, -1, 4, 1], [-1, 3, -1, 3]])
 
 
 def test_cross_entropy_by_hand():
-    """The probabilities are ¼ and ¾. The target is token 0; with ε = ½ the targets are ¾ and ¼."""
+    """The probabilities are ¼ and ¾, and the target is token 0. Smoothing by ½ makes the targets ¾ and ¼."""
     logits = np.array([[0.0, math.log(3)]])
     assert float(cross_entropy_forward(logits, np.array([0]))[0]) == pytest.approx(math.log(4), rel=1e-15)
     smoothed, cache = cross_entropy_forward(logits, np.array([0]), label_smoothing=0.5)

@@ -1,4 +1,4 @@
-"""The command tests/new.py: its tests fail until every mark is replaced, and it overwrites no file."""
+"""Tests of tests/new.py: its files fail tests until every mark is replaced, and it overwrites no file."""
 
 import os
 import shutil
@@ -62,7 +62,7 @@ def test_section_number_accepts_both_forms():
 
 @pytest.mark.parametrize(("number", "index"), [(1, 1), (2, 2)])
 def test_with_paragraph_keeps_order_of_sections(number, index):
-    """Lesson 7 has a section 7.1 of another file; a missing part is created at its place."""
+    """Section 7.2 has a part in the text. Section 7.1 has none, so a new part is inserted before 7.2."""
     text = (
         "About.\n\n# 01, section 1.1, A\n\nRead A.\n\n## a.a\n\n# 07, section 7.2, B\n\nRead B.\n\n## b.b\n"
     )
@@ -76,7 +76,7 @@ def test_with_paragraph_keeps_order_of_sections(number, index):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """Run each command once in a copy of the project; return its folder and the printed outputs."""
+    """Run each command once in a copy of the project. Return the folder of the copy, and the outputs."""
     folder = tmp_path_factory.mktemp("new") / "project"
     shutil.copytree(ROOT, folder, ignore=LEFT_OUT)
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
@@ -94,7 +94,7 @@ def project(tmp_path_factory):
 
 
 def run(folder, *command):
-    """Run a command in the copy, whose npformer is imported instead of the installed one."""
+    """Run a command in the copy of the project, so that Python imports npformer from the copy."""
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
@@ -126,7 +126,7 @@ def test_new_leaves_importable_package_and_bank(project):
 
 @pytest.mark.slow
 def test_new_makes_tests_fail_for_missing_parts(project):
-    """The contract, the imports and FLOORS are complete. Equations, texts and minutes are missing."""
+    """Tests fail for missing equations, texts and minutes, but not for contract.txt, imports and FLOORS."""
     folder, _ = project
     files = [
         "tests/test_project_rules.py",

@@ -1,8 +1,8 @@
-"""Each lesson is executed from top to bottom, and its outputs must be those of the committed file.
+"""Each lesson is executed from top to bottom, and the outputs must equal the outputs in the committed file.
 
-Numbers may differ in their last digits, and pictures by a shade, because another machine rounds differently.
-A stale number or a stale picture is an error. Cells tagged `volatile` (timings, training curves) are
-executed, but not compared. To write new outputs:
+Numbers may differ in their last digits, and pictures in their shades of colour, because another machine
+rounds differently. Other differences mean that the file is out of date, and are errors. Cells tagged
+`volatile` (timings, training curves) are executed, but not compared. To write new outputs:
 
     NPFORMER_REWRITE=1 uv run pytest tests/test_notebooks.py
 """
@@ -37,19 +37,20 @@ HOW_TO_REWRITE = "If the new output is right: NPFORMER_REWRITE=1 uv run pytest t
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PICTURE = re.compile(r'<img alt="([^"]*)" width="(\d+)" src="data:image/png;base64,([^"]*)">')
-KEPT_METADATA = ("tags", "npformer", "slideshow")  # the metadata for the tests, the lessons and the slides
+KEPT_METADATA = ("tags", "npformer", "slideshow")  # the metadata keys that tests, lessons and slides use
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
 
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?")
-NOISE = 1e-12  # a difference up to this size is a rounding error
-BLOCK = 8  # pixels; the mean of such a block changes visibly if a line moves
-MEAN_SHADE, BLOCK_SHADE = 2.0, 48.0  # the allowed differences of pictures, of 255
+NOISE = 1e-12  # differences up to this size count as rounding errors
+BLOCK = 8  # in pixels: if a line moves, the mean of such a block changes clearly
+MEAN_SHADE, BLOCK_SHADE = 2.0, 48.0  # the allowed differences between pictures, on a scale of 255
 
 DRAWN_WITH = (ROOT / "figures" / "drawn_with.txt").read_text(encoding="utf-8").split()[1]
-# Other versions of matplotlib draw letters and margins differently. Then pictures are not compared.
+# Other versions of matplotlib draw letters and margins differently, so pictures are compared only if this is
+# True.
 SAME_LETTERS = DRAWN_WITH.split(".")[:2] == matplotlib.__version__.split(".")[:2]
 
 
@@ -69,23 +70,25 @@ def code_cells(notebook):
 def execute(notebook, folder, again=False):
     """Return a copy with new outputs, executed in an empty folder.
 
-    With `again`, the kernel then executes each code cell once more, from the last to the first. A class may
-    go back in the same way. So no cell may need a variable that this cell or a later one overwrites.
+    With `again`, the kernel then executes each code cell once more, from the last to the first, because a
+    teacher may go back to any cell. This fails if a cell needs a variable that this or a later cell
+    overwrites.
     """
     executed = copy.deepcopy(notebook)
     if again:
         executed.cells += copy.deepcopy(code_cells(notebook)[::-1])
     client = NotebookClient(
         executed,
-        # The kernel must be the Python that runs the tests, not a "python3" kernel that a user installed.
+        # With kernel_dirs=[], the kernel is this Python, and not a "python3" kernel that a user installed.
         km=AsyncKernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[])),
-        timeout=600,  # seconds; a busy machine is not an error
+        timeout=600,  # in seconds: long, because a busy machine is no error
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
-        coalesce_streams=True,  # a kernel splits printed text at random places
+        coalesce_streams=True,  # join printed text, which a kernel splits at random
     )
-    # The output of a slider becomes output of the cell: the figure that a reader sees without a kernel.
-    # (The output widget of nbclient sends messages while it waits for a reply, and sometimes misses it.)
+    # An empty registry removes nbclient's output widget. Then the figure of a slider becomes an output of its
+    # cell, and a reader without a kernel sees the figure. The widget also sends messages while it waits for a
+    # reply, and sometimes it misses the reply.
     client.widget_registry = {}
     client.execute(cleanup_kc=True, env={**os.environ, "IPYTHONDIR": str(folder / "ipython")})
     executed.cells = executed.cells[: len(notebook.cells)]
@@ -93,7 +96,7 @@ def execute(notebook, folder, again=False):
 
 
 def normalised(notebook):
-    """Return the form that is committed: without the time, the Python patch release and the editor."""
+    """Return the form to commit, without metadata of the machine or the editor."""
     plain = copy.deepcopy(notebook)
     slide_metadata = {key: value for key, value in notebook.metadata.items() if key == "npformer"}
     plain.metadata = nbformat.from_dict(METADATA | slide_metadata)
@@ -101,13 +104,13 @@ def normalised(notebook):
         kept = {key: cell.metadata[key] for key in KEPT_METADATA if cell.metadata.get(key)}
         cell.metadata = nbformat.from_dict(kept)
     for cell in code_cells(plain):
-        # The widget of a slider works only with a kernel.
+        # Remove widgets of sliders, because they work only with a kernel.
         cell.outputs = [o for o in cell.outputs if WIDGET not in o.get("data", {})]
     return plain
 
 
 def with_kept_outputs(committed, executed):
-    """Return the executed notebook; cells without a difference keep their old bytes, so diffs are small."""
+    """Return the executed notebook. For small diffs, outputs without a difference keep their old bytes."""
     merged = copy.deepcopy(executed)
     for old, new in zip(code_cells(committed), code_cells(merged), strict=True):
         if not is_volatile(new) and not cell_difference(old, new):
@@ -147,7 +150,7 @@ def cell_difference(old, new):
 
 
 def contents(cell):
-    """Return [(kind, text), …] of a cell: its execution count, and its outputs in parts."""
+    """Return [(kind, text), …] for the execution count of a cell and all parts of its outputs."""
     parts = [("count", str(cell.execution_count))]
     for output in cell.outputs:
         parts.append((output.output_type, output.get("name", "")))
@@ -161,7 +164,7 @@ def contents(cell):
 
 
 def text_difference(before, now):
-    """Return None if the words are equal and the numbers are close; else the first line that differs."""
+    """Return None if the words are equal and the numbers close, else a message with the first difference."""
     for old, new in itertools.zip_longest(before.splitlines(), now.splitlines(), fillvalue="(no such line)"):
         # The number of spaces may differ: a column is wider if it has a −0.0 instead of a 0.0.
         same_words = NUMBER.sub(" # ", old).split() == NUMBER.sub(" # ", new).split()
@@ -175,8 +178,8 @@ def text_difference(before, now):
 def same_number(a, b):
     """Return whether two numbers are equal or close; integers must be equal.
 
-    Close means a relative difference of 1e-6, or one unit of the last digit if that is the third decimal or
-    a later one.
+    Close means a relative difference of at most 1e-6. If a number has three or more decimals, a difference of
+    one unit in the last decimal is close too.
     """
     are_integers = not re.search("[.eE]", a + b)
     if a == b or are_integers:
@@ -188,7 +191,7 @@ def same_number(a, b):
 
 
 def picture_difference(before, now):
-    """Return None if two pictures look the same; else the difference as a sentence."""
+    """Return None if two pictures look the same, else a sentence that describes the difference."""
     if not SAME_LETTERS:
         return None
     old, new = (Image.open(io.BytesIO(base64.b64decode(encoded))).convert("RGB") for encoded in (before, now))
@@ -242,6 +245,6 @@ def test_lesson_without_its_model_explains_the_installation(tmp_path):
     first.source = "import sys\nsys.modules['safetensors'] = None  # as if not installed\n" + first.source
     with pytest.raises(CellExecutionError) as stopped:
         execute(lesson, tmp_path)
-    shown = stopped.value.traceback.rpartition("----\n")[2]  # the text below the code of the cell
+    shown = stopped.value.traceback.rpartition("----\n")[2]  # the message below the source of the cell
     (line,) = shown.strip().splitlines()
     assert GET_MODEL in line

@@ -42,7 +42,10 @@ def test_sgd_update_subtracts_scaled_gradient():
 
 
 def test_adam_update_equals_weighted_sums():
-    """m = (1 - β₁) Σ β₁^age g; v is the same sum of g² with β₂. A step divides both by their weights."""
+    """m = (1 - β₁) Σ β₁^age g and v = (1 - β₂) Σ β₂^age g².
+
+    The update divides Σ β₁^age g by Σ β₁^age, and Σ β₂^age g² by Σ β₂^age.
+    """
     gradients, beta_1, beta_2, p = array(12, 4), 0.7, 0.9, np.zeros(4)
     options = {"learning_rate": 0.3, "beta_1": beta_1, "beta_2": beta_2, "eps": 0.2}
     for t, (params, state) in enumerate(updates((p,), [(g,) for g in gradients], **options), 1):
@@ -58,13 +61,13 @@ def test_adam_update_equals_weighted_sums():
 
 @pytest.mark.parametrize("size", [0.0, 1e-2, 1e4])
 def test_adam_update_weight_decay_ignores_gradient(size):
-    """For every gradient, the decay changes the result by learning rate · decay · p."""
+    """Whatever the gradient is, weight decay changes the result by learning_rate · weight_decay · p."""
     grads, state = npf.tree_map(lambda g: size * g, GRADS), npf.adam_init(PARAMS)
     plain, before = npf.adam_update(PARAMS, grads, state, learning_rate=0.1)
     decayed, after = npf.adam_update(PARAMS, grads, state, learning_rate=0.1, weight_decay=0.5)
     difference = npf.tree_map(lambda a, b: a - b, plain, decayed)
     assert_close_trees(difference, npf.tree_map(lambda p: 0.05 * p, PARAMS), rtol=1e-12)
-    assert_close_trees((after.m, after.v), (before.m, before.v))  # the means do not depend on the decay
+    assert_close_trees((after.m, after.v), (before.m, before.v))  # m and v do not depend on weight decay
 
 
 @pytest.mark.parametrize(("d_model", "warmup_steps"), [(1, 1), (64, 40), (512, 4000)])
@@ -123,7 +126,7 @@ def test_updates_keep_float32_and_shape(number, shape):
 
 
 def test_adam_update_of_large_gradients_is_finite():
-    """The squares, 3e37, fit into float32. A sum of 1000 of them does not."""
+    """Each square is 3e37 and fits into float32, but the sum of 1000 such squares would overflow."""
     p, g = (np.zeros(1000, np.float32),), (np.full(1000, 5.5e18, np.float32),)
     new, state = npf.adam_update(p, g, npf.adam_init(p), learning_rate=0.1)
     np.testing.assert_allclose(new[0], -0.1, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Run gradcheck with arrays of torch, JAX, CuPy, Numba and array-api-strict, if these are installed.
+"""Run gradcheck with torch, JAX, CuPy, Numba and array-api-strict, if these libraries are installed.
 
 uv run --with jax --with array-api-strict --with numba pytest -n 0 tests/test_other_libraries.py
 """
@@ -26,7 +26,7 @@ def import_or_skip(name):
 
 
 def make_pair(xp, types):
-    """Make the pair y = tanh(x) w from functions that every library has, and record types of arrays."""
+    """Make a pair for y = tanh(x) w with functions that every library has. Record array types in `types`."""
 
     def forward(x, w):
         types.update({type(x), type(w)})
@@ -99,7 +99,7 @@ def make_torch_names(torch: Any):
 
 
 def make_jax_names(jax):
-    """Return the names that the example for JAX expects: f with its derivative, and a pair made from f."""
+    """Return the names that the guide's example for JAX uses: a function with its derivative, and a pair."""
     f = jax.custom_vjp(jax.numpy.tanh)
 
     def f_forward(x):

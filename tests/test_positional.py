@@ -1,4 +1,4 @@
-"""The position table, its frequencies, the shift matrix; learned positions, RoPE, ALiBi."""
+"""Tests of the position table, its frequencies, the shift matrix, learned positions, RoPE and ALiBi."""
 
 import math
 from functools import cache
@@ -20,7 +20,7 @@ MILLION = 1_000_000
 
 @cache
 def exact_row(position, d_model, base=10000, layout="interleaved"):
-    """Return a row of the table by the paper's formula with 40 digits, one sine or cosine per column."""
+    """Compute a row of the position table by the paper's formula with 40 digits."""
     with mpmath.workdps(40):
         angles = [position / mpmath.mpf(base) ** (mpmath.mpf(2 * (j // 2)) / d_model) for j in range(d_model)]
         row = [float(mpmath.cos(a) if j % 2 else mpmath.sin(a)) for j, a in enumerate(angles)]
@@ -28,18 +28,18 @@ def exact_row(position, d_model, base=10000, layout="interleaved"):
 
 
 class TestTable:
-    # The equation, and its edge cases: odd widths, borders of blocks of 64 rows, distant positions.
+    # the equation, and edge cases: odd widths, positions near multiples of 64, large positions
 
     @DTYPES
     @LAYOUTS
     @pytest.mark.parametrize(("start", "n", "d_model", "base", "tolerance"), [
-        *[(0, 150, d_model, 10000.0, 1e-14) for d_model in (1, 2, 3, 6, 7, 10)],  # odd widths end with a sine
+        *[(0, 150, d_model, 10000.0, 1e-14) for d_model in (1, 2, 3, 6, 7, 10)],  # odd widths end in a sine
         (0, 200, 8, 10, 1e-12), (0, 200, 8, 123456.7, 1e-12), (0, 4097, 64, 10000.0, 1e-12),
         (-3, 5, 6, 10000.0, 1e-12), (3967, 130, 6, 10000.0, 1e-12), (524_287, 130, 6, 10000.0, 1e-9),
         (0, MILLION + 1, 2, 10000.0, 1e-9), (MILLION - 129, 130, 6, 10000.0, 1e-9),
     ])  # fmt: skip
     def test_positional_encoding_equals_formula(self, start, n, d_model, base, tolerance, layout, dtype):
-        """Near a million, float32 numbers are multiples of 1/16, so the angles need float64."""
+        """Angles need float64, because float32 numbers near a million are multiples of 1/16."""
         table = npf.positional_encoding(n, d_model, start=start, base=base, layout=layout, dtype=dtype)
         assert (table.shape, table.dtype) == ((n, d_model), dtype)
         positions = sorted({0, 1, 2, 63, 64, 65, 127, 128, n // 2, n * 4 // 5, n - 1} & {*range(n)})
@@ -48,7 +48,7 @@ class TestTable:
         np.testing.assert_allclose(table[positions].astype(np.float64), expected, rtol=0, atol=tolerance)
 
     def test_positional_encoding_beyond_float64_integers(self):
-        """From 2**53 on, float64 contains only every second integer."""
+        """The test compares every second row, because above 2**53 float64 contains only even integers."""
         table = npf.positional_encoding(5, 2, start=2**53)
         expected = [exact_row(2**53 + p, 2) for p in (0, 2, 4)]
         np.testing.assert_allclose(table[::2], expected, rtol=0, atol=1e-15)
@@ -78,7 +78,7 @@ class TestShiftMatrix:
     # the equation
 
     def test_shift_matrix_by_hand(self):
-        """With d_model = 4, one pair rotates by 1 radian and the other by 0.01. All other entries are 0."""
+        """With d_model = 4, a shift by 1 rotates the first pair by 1 radian and the second by 0.01."""
         c, s, small_c, small_s = math.cos(1), math.sin(1), math.cos(0.01), math.sin(0.01)
         expected = [[c, -s, 0, 0], [s, c, 0, 0], [0, 0, small_c, -small_s], [0, 0, small_s, small_c]]
         np.testing.assert_allclose(npf.shift_matrix(1, 4), expected, atol=1e-16)
@@ -116,7 +116,7 @@ def complex_pairs(x, layout):
 
 
 class TestRoPE:
-    """The golden values of RoPE are cases of multi-head attention."""
+    """The golden values of multi-head attention test RoPE, because PyTorch has no function for RoPE."""
 
     # the equation
 
@@ -159,7 +159,7 @@ class TestRoPE:
     @DTYPES
     @pytest.mark.parametrize("position", [0, 4096, 100_003, MILLION])
     def test_rope_far_positions_against_mpmath(self, position, dtype):
-        """The pair [1, 0] becomes (cos, sin), so an error of the angle is visible, also in float32."""
+        """RoPE rotates the pair (1, 0) to (cos, sin), so the output shows every error of the angle."""
         x = np.tile(np.array([1, 0], dtype), 8)[None, :]
         y, _ = npf.rope_forward(x, positions=np.array([position]))
         swapped = np.array(exact_row(position, 16)).reshape(8, 2)[:, ::-1].ravel()
@@ -167,9 +167,10 @@ class TestRoPE:
 
 
 class TestALiBi:
-    # The equation: the exponents are -log2 of the slopes, one per head, by the rule of the ALiBi paper. For a
-    # power of two, the slopes are a geometric sequence that starts at its ratio. For another number of heads,
-    # they are the slopes of the next smaller power of two, then every second slope of twice that power.
+    # The equation is the rule of the ALiBi paper. Each head has a slope, and `exponents` are -log2 of the
+    # slopes. If the number of heads is a power of two, the slopes are a geometric sequence whose first term
+    # equals its ratio. Otherwise, take the slopes for the next smaller power of two, and then every second
+    # slope for twice this power.
 
     @pytest.mark.parametrize(("n_heads", "exponents"), [
         (1, [8]), (2, [4, 8]), (3, [4, 8, 2]), (6, [2, 4, 6, 8, 1, 3]), (8, [1, 2, 3, 4, 5, 6, 7, 8]),
@@ -177,7 +178,7 @@ class TestALiBi:
         (31, [*(0.5 * i for i in range(1, 17)), *(0.25 * i for i in range(1, 31, 2))]),
     ])  # fmt: skip
     def test_alibi_bias_slopes(self, n_heads, exponents):
-        slopes = -npf.alibi_bias(n_heads, 1, 2)[:, 0, 0]  # the distance from key 1 to key 0 is 1
+        slopes = -npf.alibi_bias(n_heads, 1, 2)[:, 0, 0]  # the only query has distance 1 from key 0
         np.testing.assert_allclose(slopes, 2.0 ** -np.array(exponents), rtol=1e-15)
 
     @DTYPES

@@ -39,14 +39,14 @@ TOP_LEVEL = {
     ".ci", ".devcontainer", ".github", ".gitignore", "LICENSE", "CITATION.cff",
 }  # fmt: skip
 
-SLIDE = 25  # lines of a function below its signature and docstring
-MOST_WORDS = 8  # in the name of a test, after "test_"
+SLIDE = 25  # the largest number of lines of a function below its signature and docstring
+MOST_WORDS = 8  # the largest number of words in the name of a test, after "test_"
 PATHS = sorted(PACKAGE.rglob("*.py"))
 MODULES = {str(p.relative_to(PACKAGE)): ast.parse(p.read_text(encoding="utf-8")) for p in PATHS}
 
 
 def floor(*parts):
-    """Return the name in FLOORS of a module, given by the parts of its dotted name."""
+    """Return the key in FLOORS for a module; `parts` are the parts of the module's dotted name."""
     return "npformer" if parts[0] in ("__init__", "npformer") else parts[0]
 
 
@@ -54,12 +54,12 @@ def floor(*parts):
 
 
 def imported(tree):
-    """Yield the names in FLOORS that a module imports, at its top or inside a function."""
+    """Yield the keys in FLOORS of all modules that a module imports, at the top or inside functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             dotted = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            is_in_worker = node.level == 1  # see the test of the worker
+            is_in_worker = node.level == 1  # test_worker_imports_only_itself_of_npformer checks these
             dotted = [] if is_in_worker else [f"{node.module}.{alias.name}" for alias in node.names]
         else:
             continue
@@ -91,7 +91,7 @@ def test_worker_imports_only_itself_of_npformer():
 
 
 def test_modules_missing_on_windows_are_imported_in_functions():
-    """The doctests import every module on Windows too."""
+    """The doctests import every module, and Windows does not have these modules."""
     for path, tree in MODULES.items():
         names = {name.name for node in tree.body if isinstance(node, ast.Import) for name in node.names}
         assert names.isdisjoint({"resource", "fcntl", "pwd", "grp", "termios"}), path
@@ -110,7 +110,7 @@ print(len(added), "npformer.exercises" in sys.modules, *sorted(others))
 
 
 def test_import_of_package_imports_numpy_and_little_else():
-    """The count is 6 small modules of the standard library with Python 3.11. More imports cost time."""
+    """Importing npformer takes little time: with Python 3.11, it imports 6 small modules besides NumPy."""
     command = [sys.executable, "-c", IMPORT_PROBE]
     count, *others = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert others == ["False"] and int(count) <= 15
@@ -119,11 +119,12 @@ def test_import_of_package_imports_numpy_and_little_else():
 # --- the public names -----------------------------------------------------------------------------
 
 
-# Names, order and defaults of arguments, because users have written code against them. A line may be added,
-# but never removed. Annotations may change, so the lines contain none. A new argument needs a default.
+# CONTRACT has the names, order and defaults of all arguments, because code of users depends on them. You may
+# add lines, but not remove any. Annotations may change, so CONTRACT has none. A new argument needs a default.
 CONTRACT = (ROOT / "tests/data/contract.txt").read_text(encoding="utf-8")
 PUBLIC_MODULES = {"": npformer, "exercises.": npformer.exercises, "lessons.": npformer.lessons}
-# NamedTuples that users create. Caches and reports may change.
+# Users create NamedTuples with these endings. Caches and reports are not in CONTRACT, so their fields may
+# change.
 RECORDS = ("Params", "Config", "State")
 
 
@@ -169,7 +170,7 @@ def test_all_is_sorted_without_repeats_and_importable():
 
 
 def test_modules_and_public_names_have_docstrings():
-    """The docstring of the forward function describes its cache."""
+    """Caches need no docstring, because the docstring of the forward function describes its cache."""
     without = [path for path, tree in MODULES.items() if not ast.get_docstring(tree)]
     for path, node in ((path, node) for path, tree in MODULES.items() for node in tree.body):
         if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("_"):
@@ -202,7 +203,7 @@ def test_every_function_fits_on_a_slide():
 
 # --- the files of the repository ------------------------------------------------------------------
 
-# The patterns are written in pieces, so that they do not match this file.
+# Each pattern is written in pieces, so that it does not match this file.
 FORBIDDEN = {
     "a path of one machine": "/(?:wo" "rk|ro" "ot|ho" r"me/\w+|Us" r"ers/\w+)/|[A-Z]:\\\\?Us" "ers",
     "a registry's host": r"pypi\.o" r"rg|files\.python" r"hosted|registry\.npm" r"js|conda\.ana" "conda",
@@ -220,7 +221,7 @@ def repository_files():
 
 
 UNFINISHED = re.compile(r"\bTO" r"DO\b|\bFIX" r"ME\b|\bX" r"XX\b")
-# The letters of an encoded picture are random, so a picture may contain any pattern.
+# Encoded pictures are removed before the search, because their random letters can match a pattern.
 PICTURE = re.compile(r'data:image/png;base64,[^"\\]*|"image/png": "[^"]*"')
 
 
@@ -235,7 +236,7 @@ def test_top_level_has_only_known_files():
 
 
 def text_offences(path, text):
-    """List the forbidden patterns in a file, and signs of a copied file: a licence, minified code."""
+    """Return messages about forbidden patterns, and about a licence or minified code, as in copied files."""
     offences = [what for what, pattern in FORBIDDEN.items() if re.search(pattern, text)]
     is_minified = path.endswith((".js", ".css")) and max(map(len, text.splitlines()), default=0) > 1000
     has_licence = path != "LICENSE" and re.search("permission is hereby gran" + "ted", text, flags=re.I)
@@ -259,7 +260,7 @@ def test_no_file_has_forbidden_text():
 
 
 def test_no_text_is_left_to_write():
-    """The scaffolds of tests/new.py put a mark wherever text or code is missing."""
+    """No file contains a mark for missing text or code, such as the marks that tests/new.py writes."""
     unfinished = []
     for path, text in repository_texts().items():
         for number, line in enumerate(text.splitlines(), start=1):
@@ -275,7 +276,7 @@ TEST_FILES = sorted((ROOT / "tests").rglob("test_*.py"))
 
 @pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.stem)
 def test_test_names_have_at_most_eight_words(path):
-    """A name is test_<function>_<what it does>, and fits on a line of the report."""
+    """A name has the form test_<function>_<what it does>, and must fit on a line of pytest's report."""
     names = re.findall(r"\bdef (test_\w+)|^ *(test_\w+) = ", path.read_text(encoding="utf-8"), re.MULTILINE)
     for name in ("".join(pair) for pair in names):
         words = name.removeprefix("test_").split("_")

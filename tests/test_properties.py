@@ -1,7 +1,7 @@
 """Properties of every function for many sizes, settings and numbers.
 
-The sizes include empty batches and empty sequences. valid_calls.py makes the calls from the signatures. The
-edge cases of one operation are in the tests of that operation. Warnings are errors in these tests.
+The sizes include empty batches and empty sequences. valid_calls.py makes the calls from the signatures. Edge
+cases of a single operation are in the test file of this operation. Warnings are errors in these tests.
 """
 
 from itertools import product
@@ -42,7 +42,7 @@ SIZES = [*EMPTY, ((), 1, 1), ((), 5, 2), ((2,), 3, 4), ((1,), 4, 4), ((3, 2), 2,
 
 
 def largest_difference(found, expected):
-    """Return the largest difference between two trees, relative to each leaf's largest entry or to 1."""
+    """Return the largest difference between two trees, divided by max(1, largest entry) for each leaf."""
     pairs = zip(npf.leaves(found), npf.leaves(expected), strict=True)
     return max((abs(a - b).max() / max(1, abs(b).max()) for (_, a), (_, b) in pairs if b.size), default=0.0)
 
@@ -83,7 +83,7 @@ def test_forward_and_backward_shapes_and_dtypes(name, size, dtype):
         assert all_zero(gradient) or 0 not in dy.shape  # an empty output has zero gradients
         assert not all_zero(gradient) or size != ((2,), 3, 4)
     again, cache = call(name, call_of_size(name, size, dtype)[0])
-    again[...] = np.nan  # The caller may overwrite an output: the cache must not share its memory.
+    again[...] = np.nan  # A caller may overwrite the output, so the cache must not share memory with it.
     assert fingerprint(gradients) == fingerprint(backward(name, dy, cache))
     cached = arrays_in(cache)
     assert not any(np.may_share_memory(g, array) for g in arrays_in(gradients) for array in cached)
@@ -104,7 +104,7 @@ BATCHED = set("x z scores q k v memory mask memory_mask ids source_ids target_id
 @pytest.mark.parametrize("size", [((3,), 4, 2), ((1,), 3, 3), ((2,), 1, 5)], ids=str)
 @pytest.mark.parametrize("name", SIZED)
 def test_forward_and_backward_treat_batch_items_independently(name, size):
-    """Each item alone gives its part of the output and gradients. Parameters get the sum over the items."""
+    """A batch gives the same output and gradients as its single items; gradients of parameters are summed."""
     arguments, dy = call_of_size(name, size, rng=None)
     y, cache = call(name, arguments)
     alone = []
@@ -121,7 +121,7 @@ def test_forward_and_backward_treat_batch_items_independently(name, size):
 
 
 def strided(a):
-    """Return an equal array with another memory layout: transposed, with gaps, partly reversed."""
+    """Return an equal array with a different memory layout: transposed, with gaps, some axes reversed."""
     memory = np.full([2 * n for n in a.shape[::-1]], 7).astype(a.dtype)
     view = memory[tuple(slice(None, None, -2 if i % 2 else 2) for i in range(a.ndim))].T
     view[...] = a
@@ -183,7 +183,10 @@ def outcome(place, value):
 
 @pytest.mark.parametrize(("number", "place"), [*enumerate(PLACES)], ids=str)
 def test_functions_accept_numpy_integers(number, place):
-    """100 + 100 and 100 * 100 overflow in np.int8. Each place is tried with two other types, in turn."""
+    """The value 100 reveals overflow: 100 + 100 and 100 * 100 overflow in np.int8.
+
+    Each place is tested with np.int8, np.uint8 and two of the six other integer types.
+    """
     for value in {place.value, 100}:
         expected = outcome(place, value)
         for dtype in (np.int8, np.uint8, *np.roll(INTEGERS[2:], number)[:2]):
@@ -206,12 +209,12 @@ def test_functions_ignore_callers_floating_point_errors(name, size):
     with np.errstate(all="raise"):
         try:
             call(name, arguments)
-        except ValueError:  # of numbers that are too large to square, or to draw from
+        except ValueError:  # some functions reject numbers that are too large to square
             assert size > 1
         with pytest.raises(FloatingPointError):
-            np.float64(1e-300) * 1e-300  # the caller's setting is unchanged
+            np.float64(1e-300) * 1e-300  # this raises because the setting of the caller is unchanged
 
 
 def test_positional_encoding_too_large_raises_memory_error():
-    with pytest.raises(MemoryError, match=r"shape \(1000000000, 1000000\)"):  # the first allocation
+    with pytest.raises(MemoryError, match=r"shape \(1000000000, 1000000\)"):  # the shape of the whole table
         npf.positional_encoding(10**9, 10**6)

@@ -1,4 +1,4 @@
-"""The README's example runs, and its names, commands, counts and links are correct."""
+"""Tests of the README: its example runs, and its names, commands, counts and links are correct."""
 
 import functools
 import importlib.util
@@ -44,7 +44,7 @@ def test_readme_example_runs(capsys):
 
 @functools.cache
 def anchors(file):
-    """Return the anchors that a forge and the site make from a page's headings."""
+    """Return the anchors that GitHub and the documentation site make from the headings of a page."""
     page = file.read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.S), flags=re.M)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

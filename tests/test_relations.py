@@ -1,4 +1,4 @@
-"""Tests of relations: detectors find every kind with its parameters, and templates describe it."""
+"""Tests of relations: detectors find each kind of relation and its parameters, templates describe it."""
 
 import re
 from dataclasses import FrozenInstanceError
@@ -39,7 +39,7 @@ HALF_OF = Factor(0.5, Fraction(1, 2), False)
 W, V, gamma, std = draw_integers(4, 4), draw_integers(4, 4), draw_integers(4), draw_integers(4)
 time_weights = draw_integers(3, 3)
 full, full_wrong = draw_integers(3, 4, 3, 4), draw_integers(3, 4, 3, 4)
-linear = np.einsum("ts,ij->tisj", np.eye(3), W)  # the table of y = x Wᵀ
+linear = np.einsum("ts,ij->tisj", np.eye(3), W)  # the derivatives dy[t, i] / dx[s, j] for y = x Wᵀ
 over_time = np.einsum("ts,ij->tisj", time_weights, np.eye(4))
 one_path_less = linear.copy()
 one_path_less[0, 0, 0, :] = 0
@@ -51,7 +51,7 @@ without_one_entry[1, 2, 0, 3] = 0
 
 
 def make_table_case(found_table, right_table, others=None):
-    """Make a case whose arrays are the sums over these tables."""
+    """Make a case whose arrays are the products of a random d_output and these tables."""
     d_output = draw_integers(*found_table.shape[:2])
     found, right = (np.tensordot(d_output, table, 2) for table in (found_table, right_table))
     return Case(
@@ -66,7 +66,7 @@ def change_one_entry(array):
     return changed
 
 
-# One case of each kind, with the parameters that must be found
+# One case of each kind of relation, with the parameters that must be found
 
 EXAMPLES = {
     "zero": (Case(0 * RIGHT, RIGHT), {}),
@@ -218,7 +218,7 @@ def test_find_relation_correct_or_unrelated_is_none(name, seed):
     [
         pytest.param(Case(RIGHT * np.inf, RIGHT), id="infinite"),
         pytest.param(Case(0 * RIGHT, 0 * RIGHT), id="correct zeros"),
-        # a single number is a multiple of every other number
+        # two single numbers always have a factor between them, so a factor proves nothing
         pytest.param(
             Case(np.array(0.77123), np.array(0.31337), {"other": np.array(0.2)}), id="single number"
         ),
@@ -255,7 +255,7 @@ DOUBLED = Case(2 * RIGHT, RIGHT)
 
 
 def test_find_relation_factor_may_differ_between_cases():
-    relation = find_relation([DOUBLED, Case(3 * RIGHT, RIGHT)])  # the factor may be a length
+    relation = find_relation([DOUBLED, Case(3 * RIGHT, RIGHT)])  # the factor could be an axis length
     assert relation.kind == "factor"
     assert relation.parameters["factor"].fraction == 2
 
@@ -305,7 +305,7 @@ def test_relation_is_compared_by_value_and_frozen():
         (-((2 / 3) ** 0.5), Fraction(2, 3), True, "-√(2/3)"),
         (0.7734, None, False, "0.7734"),
         (1 + 3e-8, None, False, "1 + 3e-08"),
-        (1e160, None, False, "1e+160"),  # its square is infinite
+        (1e160, None, False, "1e+160"),  # the square of this number is infinite
     ],
 )
 def test_make_factor_finds_simple_fractions_only(value, fraction, is_root, text):
@@ -465,7 +465,7 @@ def test_describe_relation_adds_the_other_relation(is_known):
 
 
 def check_every_sixth_bug():
-    """Return the rows of the reports on every sixth planted mistake."""
+    """Run gradcheck on every sixth planted mistake, and return the rows of all reports."""
     rows = []
     for bug in list((PLANTED_BUGS | LATER_BUGS).values())[::6]:
         rows += gradcheck(bug.forward, bug.wrong, *bug.args).rows
@@ -492,7 +492,7 @@ def triple_first(x, y):
         ("sign", lambda dy, _: (-3 * dy, 0 * dy)),
         ("factor", lambda dy, _: (6 * dy, 0 * dy)),
         ("should_be_zero", lambda dy, _: (3 * dy, dy)),
-        (None, lambda dy, _: (3 * dy[::-1], 0 * dy)),  # the slices in a different order
+        (None, lambda dy, _: (3 * dy[::-1], 0 * dy)),  # slices in a different order
     ],
 )
 def test_gradcheck_directions_find_relations_of_whole_arrays(kind, backward):

@@ -1,4 +1,4 @@
-"""The helper against underflow computes the same number as the equation of LayerNorm and RMSNorm."""
+"""The helper that avoids underflow computes the same number as the equation of LayerNorm and RMSNorm."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`checked` changes nothing else about a function, and an accepted call does not hide a wrong one."""
+"""Tests of `checked`: it changes nothing else in a function, and an accepted call hides no wrong call."""
 
 import copy
 import doctest
@@ -60,7 +60,7 @@ def scaled(
     x: Float[np.ndarray, "... T d"], ids: Ids[np.ndarray, "... T"],
     mask: Mask[np.ndarray, "... T T"] | None = None, *, by: Float[np.ndarray, "d"] | None = None, n: int = 1,
 ):  # fmt: skip
-    """Return x * by * n, or x itself without `by`."""
+    """Return x * by * n, or x itself if `by` is None."""
     return x if by is None else x * by * n
 
 
@@ -94,7 +94,7 @@ def test_checked_rejects_wrong_arguments_of_user_function(change, message, monke
     assert message in str(caught.value) and str(caught.value).startswith("scaled: ")
     in_package = [entry for entry in caught.traceback if "npformer" in str(entry.path)]
     files = [entry.path.name for entry in in_package]
-    assert files.count("signature.py") <= 1  # the line of the caller, and one line of the wrapper
+    assert files.count("signature.py") <= 1  # at most one line of the wrapper is in the traceback
 
 
 def test_wrong_number_of_arguments_is_pythons_error():
@@ -109,7 +109,7 @@ def test_wrong_number_of_arguments_is_pythons_error():
 def test_ids_are_compared_with_floats_after_them():
     @checked
     def chosen(ids: Ids[np.ndarray, "... T"], x: Float[np.ndarray, "... T d"]):
-        """Take ids first, but x is checked first."""
+        """Have ids as the first argument, though `checked` checks x before ids."""
 
     with pytest.raises(ValueError, match=r"^chosen: ids has shape \(2, 5\); expected \(..., T\) with T=6$"):
         chosen(IDS[:, 1:], X)
@@ -127,34 +127,34 @@ def test_checked_accepts_an_array_in_a_file(tmp_path):
 
 
 class SquaredErrorCache(NamedTuple):
-    difference: Array  # without a shape in its annotation
+    difference: Array  # this annotation has no shape
 
 
 class SizedErrorCache(NamedTuple):
-    mask: Array  # not floats, so it does not give the dtype
+    mask: Array  # not a float array, so it does not determine the dtype of dloss
     difference: Float[Array, "n"]
 
 
 class TypedErrorCache(NamedTuple):
-    weight: Float[Array, "n"]  # in another precision than the loss
+    weight: Float[Array, "n"]  # its precision differs from the precision of the loss
     dtype: np.dtype
 
 
 @checked
 def squared_error_backward(dloss: DLoss, cache: SquaredErrorCache):
-    """Return the gradient of the sum of squares, from a cache without shapes."""
+    """Return the gradient of a sum of squares; the annotations of the cache have no shapes."""
     return 2 * dloss * cache.difference
 
 
 @checked
 def sized_error_backward(dloss: DLoss, cache: SizedErrorCache):
-    """Return the gradient of the sum of squares, from a cache with a shape."""
+    """Return the gradient of a sum of squares; one annotation of the cache has a shape."""
     return 2 * dloss * cache.difference
 
 
 @checked
 def typed_error_backward(dloss: DLoss, cache: TypedErrorCache):
-    """Return the gradient of a weighted sum, from a cache with its own dtype."""
+    """Return the gradient of a weighted sum; the cache has a field with the dtype of the loss."""
     return dloss * cache.weight
 
 
@@ -239,7 +239,7 @@ WRONG_CALLS = [
 
 @pytest.mark.parametrize(("name", "path", "value", "last"), WRONG_CALLS)
 def test_full_traceback_has_at_most_four_functions(name, path, value, last, monkeypatch):
-    """The functions are the wrapper, check_call, the check of a rule, and a function of `checks`."""
+    """The four functions are the wrapper, `check_call`, the `check` method of a rule, and a single check."""
     monkeypatch.setenv("NPFORMER_FULL_TRACEBACK", "1")
     functions = functions_in_traceback(error_of(name, (path, lambda _: value)))
     assert functions[:2] == ["wrapper", "check_call"] and functions[-1] == last
@@ -270,7 +270,7 @@ def test_full_traceback_keeps_the_message(name, path, value, last, monkeypatch):
 
 
 def set_shape(array, *shape):
-    """Change the shape of an array in place, which a later NumPy will forbid."""
+    """Change the shape of an array in place. A later version of NumPy will forbid this."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         array.shape = shape

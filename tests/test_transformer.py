@@ -19,12 +19,12 @@ small = partial(npf.TransformerConfig, **SIZES)
 NORMS = pytest.mark.parametrize("norm", ["post", "pre"])
 POSITIONS = pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rope", "alibi", "none"])
 VOCAB_SIZE = 7
-SOURCE = np.array([[3, 5, 2, 6], [4, 1, 0, 0]])  # 0 is the padding
+SOURCE = np.array([[3, 5, 2, 6], [4, 1, 0, 0]])  # id 0 is padding
 TARGET = np.array([[1, 4, 4], [1, 6, 0]])
 
 
 def model(config, size=0.3):
-    """Return random parameters: none has its initial value 0 or 1."""
+    """Return random parameters, none of which has its initial value 0 or 1."""
     rng = np.random.default_rng(6)
     params = npf.init_transformer(VOCAB_SIZE, config, rng)
     return npf.tree_map(lambda a: a + size * rng.normal(size=a.shape), params)
@@ -45,7 +45,7 @@ def test_transformer_equals_its_parts_in_order(norm, positions):
     params = model(config)
     added = npf.positional_encoding(9, 4) if positions == "sinusoidal" else np.zeros((9, 4))
     tables = [added if learned is None else learned.P for learned in params[-2:]]
-    x, y = (2 * params.embedding.E[ids] for ids in (SOURCE, TARGET))  # √d_model = 2
+    x, y = (2 * params.embedding.E[ids] for ids in (SOURCE, TARGET))  # 2 is the factor √d_model
     visible = npf.padding_mask(SOURCE, 0)
     memory, _ = npf.encoder_forward(x + tables[0][:4], params.encoder, config, mask=visible)
     masks = {"mask": npf.causal_mask(3) & npf.padding_mask(TARGET, 0), "memory_mask": visible}
@@ -63,12 +63,12 @@ def test_init_transformer_scales_and_dtypes(norm):
     assert params.embedding.E.shape == (500, 64)
     for table in params[
         -2:
-    ]:  # 3,200 draws: the standard error of the root mean square is 1.3 %. Sinusoids have √½ too.
+    ]:  # The rms should be √½, as for sinusoids. For 3,200 draws, its standard error is 1.3 %.
         assert table.P.shape == (50, 64)
         assert math.sqrt((table.P**2).mean()) == pytest.approx(math.sqrt(0.5), rel=0.05)
     for stack in (params.encoder, params.decoder):
         assert len(stack.blocks) == 2 and (stack.norm is None) == (norm == "post")
-        for path, a in npf.leaves(stack):  # a matrix is random, a gamma is 1, every other vector is 0
+        for path, a in npf.leaves(stack):  # matrices are random, gammas are 1, other vectors are 0
             assert a.ndim == 2 or (a == path.endswith("gamma")).all()
     matrices = [a.tobytes() for _, a in npf.leaves(params) if a.ndim == 2]
     assert len(set(matrices)) == len(matrices)
@@ -80,7 +80,7 @@ def test_init_transformer_scales_and_dtypes(norm):
 TINY: dict[str, Any] = SIZES | {"n_layers": 1, "d_ff": 3, "dropout": 0.2, "directions": 1}
 TINY |= {"source_ids": np.array([[3, 4, 2], [4, 0, 0]]), "target_ids": np.array([[1, 4], [1, 0]])}
 test_transformer_gradients_with_padding_and_dropout = make_gradient_test(
-    "transformer",  # One direction per array. Sinusoids and ALiBi only add constants.
+    "transformer",  # Not tested here: sinusoids and ALiBi, which only add constants.
     TINY | {"positions": "learned", "norm": "pre", "activation": "gelu", "attention_bias": True},
     TINY | {"positions": "rope", "norm": "post", "activation": "relu", "attention_bias": False},
 )
@@ -97,7 +97,7 @@ def test_transformer_later_target_changes_no_earlier_logits(norm, positions):
     params, target = model(config), np.array([[1, 4, 2, 5, 6], [1, 1, 3, 2, 2]])
     before = logits_of(params, config, target=target)
     for t in range(1, 5):
-        changed = (target + (np.arange(5) == t)) % VOCAB_SIZE  # one change is from 6 to 0, the padding
+        changed = (target + (np.arange(5) == t)) % VOCAB_SIZE  # for t = 4, id 6 becomes 0, which is padding
         after = logits_of(params, config, target=changed)
         assert (after[:, :t] == before[:, :t]).all() and (after[:, t] != before[:, t]).any(axis=-1).all()
 
@@ -105,7 +105,7 @@ def test_transformer_later_target_changes_no_earlier_logits(norm, positions):
 @NORMS
 @POSITIONS
 def test_transformer_ignores_padding(norm, positions):
-    """The logits depend neither on the number of padding tokens nor on their embedding."""
+    """The logits depend neither on the number of padding tokens nor on the embedding of the padding token."""
     config = small(norm=norm, positions=positions)
     params, words = model(config), TARGET != 0
     logits = logits_of(params, config)
@@ -120,7 +120,7 @@ def test_transformer_ignores_padding(norm, positions):
     ):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
     unmasked = logits_of(params, config, padding_id=None)
-    assert (abs(unmasked - logits)[1] > 1e-6).any(axis=-1).all()  # without masks, the padding matters
+    assert (abs(unmasked - logits)[1] > 1e-6).any(axis=-1).all()  # without masks, padding changes the logits
 
 
 def test_transformer_sentence_of_padding_only_is_finite():
@@ -155,7 +155,7 @@ def test_transformer_dropout_on_embeddings_and_every_sublayer(norm):
 
 
 def test_transformer_dropout_follows_sum_with_positions():
-    """Without blocks, dropped entries of embedding + position are zero, and kept entries are doubled."""
+    """In a model without blocks, dropout sets entries of embedding + position to 0 and doubles all others."""
     config = small(dropout=0.5, n_layers=0)
     params = model(config)
     _, cache = npf.transformer_forward(SOURCE, TARGET, params, config, rng=np.random.default_rng(0))
@@ -168,18 +168,18 @@ def test_transformer_dropout_follows_sum_with_positions():
 # --- greedy decoding: the likeliest token of the whole model, at the cost of one query ---------------
 
 BATCH = np.random.default_rng(0).integers(1, VOCAB_SIZE, size=(10, 5))
-BATCH *= np.arange(5) < np.array([5, 2, 3, 4, 5, 1, 5, 3, 2, 4])[:, None]  # 0 after the shorter ones
+BATCH *= np.arange(5) < np.array([5, 2, 3, 4, 5, 1, 5, 3, 2, 4])[:, None]  # pads short sentences with id 0
 WORK = ("tied_logits_forward", "encoder_forward", "attention_forward", "linear_forward")
 
 
 def varied_model(config):
-    """Return a model whose last gammas have both signs, so that it seldom repeats the last token."""
+    """Return parameters whose last gammas have both signs, so that the model seldom repeats a token."""
     last = "decoder.norm.gamma" if config.norm == "pre" else "decoder.blocks.1.norm_3.gamma"
     return replaced(model(config, size=0.1), last, lambda gamma: 2 * array(*gamma.shape, seed=65))
 
 
 def recorded_decode(*args, **options):
-    """Return the ids, and the arguments of every call of the functions in WORK."""
+    """Run greedy_decode. Return the ids, and for each function in WORK the arguments of all its calls."""
     mocks = {name: Mock(wraps=getattr(decoding, name)) for name in WORK}
     with patch.multiple(decoding, **mocks):
         ids = npf.greedy_decode(*args, **options)
@@ -188,10 +188,10 @@ def recorded_decode(*args, **options):
 
 @NORMS
 @POSITIONS
-@pytest.mark.parametrize("padding_id", [0, None, 4])  # 4 is also a generated token
+@pytest.mark.parametrize("padding_id", [0, None, 4])  # the model also generates id 4
 def test_greedy_decode_equals_whole_model_with_one_query(norm, positions, padding_id):
-    """Use half of the ids as stop_id: rows stop early, late, together or never, then repeat stop_id."""
-    sizes = {"d_model": 8, "d_ff": 12, "n_heads": 4}  # n_heads differs from n_layers
+    """Try several ids as stop_id: rows stop early, late, together or never, and then repeat stop_id."""
+    sizes = {"d_model": 8, "d_ff": 12, "n_heads": 4}  # n_heads must differ from n_layers
     config = small(**sizes, norm=norm, positions=positions, activation="gelu", attention_bias=True)
     params, options = varied_model(config), {"start_id": 1, "padding_id": padding_id}
     generated_ids, ends = set(), set()
@@ -201,16 +201,16 @@ def test_greedy_decode_equals_whole_model_with_one_query(norm, positions, paddin
         n, logits = ids.shape[1], np.concatenate([x for x, _ in last], axis=1) @ params.embedding.E.T
         expected = logits_of(params, config, BATCH, np.insert(ids[:, :-1], 0, 1, axis=1), padding_id)
         np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-13)
-        stops = np.cumsum(ids == stop_id, axis=1)  # 1 at the first stop, more after it
+        stops = np.cumsum(ids == stop_id, axis=1)  # 1 at the first stop_id, more after it
         np.testing.assert_array_equal(ids, np.where(stops > 1, stop_id, expected.argmax(axis=-1)))
         assert n == max_length or stops[:, -1].min() == 1, "decoding ends when the last row stops"
         assert len(encoded) == 1 and len(last) == n
         queries_and_keys = [(q.shape[-2], k.shape[-2]) for q, k, _ in attended]
         assert queries_and_keys == [
             (1, keys) for t in range(1, n + 1) for keys in 2 * (t, 5)
-        ]  # self-attention, cross-attention
+        ]  # one query for self-attention (t keys) and cross-attention (5 keys)
         rows = [x.shape[-2] for x, *_ in multiplied]
-        assert rows == 4 * [5] + (len(rows) - 4) * [1]  # keys and values of the memory, once per block
+        assert rows == 4 * [5] + (len(rows) - 4) * [1]  # 4: keys and values of the memory in two blocks
         generated_ids |= {*ids.flat}
         ends.add((n, len({*stops[:, -1]}) > 1))
     assert len(generated_ids) >= 4 and (9, True) in ends, "the model must generate different tokens"

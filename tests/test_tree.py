@@ -1,4 +1,4 @@
-"""Trees of arrays: map, leaves, save, load."""
+"""Tests of trees of arrays: tree_map, leaves, save, load."""
 
 import io
 import os
@@ -58,7 +58,7 @@ def test_save_and_load_of_array_and_number(tmp_path):
 
 
 def test_save_interrupted_keeps_older_file(tmp_path, monkeypatch):
-    """The data is on the disk before the file gets its name."""
+    """`save` writes all data to the disk before it gives the file its final name."""
     save(tmp_path / "weights", (np.ones(2),))
 
     def full_disk(number):
@@ -83,11 +83,11 @@ def test_load_rejects_broken_files(tmp_path):
         load(tmp_path / "absent", Pair(np.ones(2)))
 
 
-# Files that another process writes at the same time, and damaged or malicious files
+# Files that several threads or processes write at the same time, and damaged or malicious files
 
 
 def test_save_from_many_threads_is_atomic(tmp_path):
-    """A reader always finds one complete file."""
+    """While several threads save to a path, a reader always finds a complete file there."""
     path, like = tmp_path / "weights", (np.zeros(5000), np.zeros(3))
     save(path, like)
 
@@ -117,7 +117,7 @@ npformer.save("weights", (np.ones(2),))
     fcntl, (left,) = pytest.importorskip("fcntl"), tmp_path.iterdir()
     assert process.returncode == -signal.SIGKILL and left.suffix == ".part"
     save(tmp_path / "others", (np.ones(2),))
-    with open(left) as file:  # a lock shows that a save is still running
+    with open(left) as file:  # the lock marks a save that is still running, so its file must stay
         fcntl.flock(file, fcntl.LOCK_EX)
         save(tmp_path / "weights", (np.ones(2),))
     assert left.exists()
@@ -142,7 +142,7 @@ def test_save_follows_link_and_keeps_mode(tmp_path):
 
 
 def archive_of(**entries):
-    """Return an archive with these bytes under these names."""
+    """Return the bytes of an .npz archive with these {name: bytes}."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in entries.items():
@@ -152,7 +152,7 @@ def archive_of(**entries):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_load_detects_flipped_bits(tmp_path, packed):
-    """A damaged file raises an error of load, or gives the correct values."""
+    """For a damaged file, `load` raises a clear error or returns the correct values."""
     like = Pair(np.arange(40.0), Pair(np.ones((2, 2), np.float32), np.array(3)))
     path, loaded, rng = tmp_path / "weights.npz", 0, np.random.default_rng(0)
     save(path, like)

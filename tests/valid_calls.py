@@ -1,26 +1,26 @@
-"""A valid call of every public function, made from its signature. Tests change such a call in one place.
+"""Make a valid call of every public function from its signature. Tests change one place in such a call.
 
 `CALLS[name]()` makes fresh arguments, and `call(name, arguments)` calls the npformer function of that name.
 `places(name)` are the arguments of a function, and every field of the parameters and the config in them.
 
 What to add for a new public function
 -------------------------------------
-Most functions need nothing: their arguments are made from the signature. If something is missing, a test
-fails and names the line to add. There are these cases, all in this file unless another file is given:
+For most functions you add nothing, because the signature determines their arguments. If a line is missing, a
+test fails and names this line. These are the cases; the names are in this file unless another file is given:
 
-- An array has a new dimension name: add its length to LENGTHS. Different names have different lengths, so
+- An array has a new dimension name: add a length to LENGTHS. Different names have different lengths, so
   that a wrong name in an annotation makes a test fail.
 - An argument has no default, or its default hides mistakes: add a valid value under the argument's name to
   VALUES_BY_NAME.
 - The value under that name is wrong for this one function: add a line to VALUES_OF_FUNCTION.
-- The function has parameters of a new type: add an example of them to EXAMPLES.
+- The function has parameters of a new type: add an example of this type to EXAMPLES.
 - The annotation of an argument says nothing about valid values (such as Any or str): add the argument to
   UNCHECKED_PLACES in test_bad_input.py, and its wrong values to RELATIONS there.
 - The function does not validate its arguments by its signature: add the odd values that it accepts to
   ACCEPTED_ODD_VALUES in test_bad_input.py.
 
-A loss needs no line: a forward that returns one number is left out of the tests of sizes and batches,
-because its output has no leading axes.
+A loss needs no line. Its forward function returns one number, so its output has no leading axes, and the
+tests of sizes and batches leave it out.
 """
 
 import inspect
@@ -57,7 +57,7 @@ def ids(*shape, seed=0):
 
 
 def drawn(init, *sizes):
-    """Return random parameters without any entry 0 or 1, which could hide a mistake."""
+    """Return random parameters. No entry is 0 or 1, because such entries could hide a mistake."""
     return npf.tree_map(lambda a: a + 0.1 * array(*a.shape, seed=1), init(*sizes, generator()))
 
 
@@ -74,10 +74,11 @@ MINILM = make_sentence_encoder()
 
 # --- the values of arguments ------------------------------------------------------------------------
 
-# Parameters, configs and states. An argument gets the NamedTuple of its type that occurs in one of them.
+# Examples of parameters, configs and states. An argument with a NamedTuple type gets the first example of
+# this type, which may be nested.
 EXAMPLES = (MODEL, LM, MINILM, CONFIG, LM_CONFIG, npf.adam_init(norm_params(3)))
 
-# The lengths of dimensions, besides the lengths of sequences (T, T_q, S, T_k).
+# The lengths of all dimensions except sequences (T, T_q, S, T_k).
 LENGTHS = {
     "d": CONFIG.d_model, "d_model": CONFIG.d_model, "d_in": 4, "d_out": 5, "d_k": 4, "d_v": 3,
     "d_ff": CONFIG.d_ff, "h": CONFIG.n_heads, "vocab_size": VOCAB_SIZE,
@@ -85,8 +86,8 @@ LENGTHS = {
 
 TREE = (np.ones(2), None)
 
-# The value of an argument that is no array and has no type from EXAMPLES, by its name. Without an entry
-# here, an argument has its default.
+# {name: value} for arguments that are no arrays and have no type from EXAMPLES. An argument without an entry
+# keeps its default.
 VALUES_BY_NAME = {
     # settings, each different from its default
     "activation": "gelu", "approximate": False, "base": 100.0, "bias": True, "causal": True, "directions": 2,
@@ -110,14 +111,14 @@ VALUES_BY_NAME = {
 
 
 def path_of_saved_file(save, file):
-    """Return the arguments of a function that reads a file, after writing such a file."""
+    """Write a file with `save`. Return the arguments of the function that reads the file."""
     save(file, (np.ones(2),))
     return {"path": file}
 
 
 # Arguments that are valid only for one function. They replace the arguments from the other tables.
 VALUES_OF_FUNCTION = {
-    "generate": lambda: {"ids": 1 + ids(2, 4) % 4},  # without padding, and with space for new tokens
+    "generate": lambda: {"ids": 1 + ids(2, 4) % 4},  # no padding, and short enough for new tokens
     "load_gguf": lambda: {"path": get_model_folder("gguf") / "model.gguf", "dtype": np.float32},
     "load_llama": lambda: {"path": get_model_folder("llama"), "dtype": np.float32},
     "load_minilm": lambda: {"path": get_model_folder("minilm")},
@@ -142,7 +143,7 @@ VALUES_OF_FUNCTION = {
 
 
 def trees_in(tree):
-    """Return every NamedTuple in a tree by its type. The first one of each type counts."""
+    """Return {type: NamedTuple} for a tree, with the first NamedTuple of each type."""
     found = {type(tree): tree} if hasattr(tree, "_fields") else {}
     for part in tree if isinstance(tree, tuple) else ():
         found = trees_in(part) | found
@@ -155,9 +156,9 @@ SIGNATURE = cache(inspect.signature)
 
 
 def arguments(name, lead=(2,), T=6, S=7, rng=generator, seed=0):
-    """Return valid arguments of the function of this name.
+    """Return valid arguments for the function with this name.
 
-    Its arrays have the leading axes `lead`, T positions (queries), and S positions of a second text (keys).
+    The arrays have the leading axes `lead`, T positions (of queries), and S positions (of keys).
     """
     body = inspect.unwrap(getattr(npf, name))
     special_values = VALUES_OF_FUNCTION[name]() if name in VALUES_OF_FUNCTION else {}
@@ -193,9 +194,9 @@ def value_by_name(function, parameter):
 
 
 def shape_of(dimensions, lead, T, S):
-    """Return the shape of an array with these dimensions: (2, 6, 8) for "... d_model".
+    """Return the shape of an array with these dimensions, such as (2, 6, 8) for "... d_model".
 
-    The leading axes "..." include one position, unless the dimensions have a sequence of their own.
+    "..." stands for `lead`, and also for T if the dimensions contain no sequence (T, T_q, T_k or S).
     """
     lengths = LENGTHS | {"T": T, "T_q": T, "S": S, "T_k": S}
     names = dimensions.split()
@@ -218,7 +219,7 @@ def array_of_kind(kind, shape, seed, n_leading):
         return ids(*shape, seed=seed)
     if kind == "Mask":
         return np.random.default_rng(seed).random(shape) < 0.7
-    if kind == "Bias":  # the same bias for every item of a batch
+    if kind == "Bias":  # without leading axes: all items of a batch share the bias
         return array(*shape[n_leading:], seed=seed)
     if kind == "Numbers":
         return np.arange(*shape)
@@ -232,7 +233,7 @@ FORWARD = {name: partial(arguments, name) for name in npf.__all__ if name.endswi
 
 @cache
 def differentiated(forward):
-    """Return the names of the arguments whose gradients the backward returns, in its order."""
+    """Return the names of the arguments whose gradients the backward function returns, in the same order."""
     names = []
     for name, annotation in inspect.unwrap(getattr(npf, forward)).__annotations__.items():
         has_gradient = str(annotation).startswith("Float") or name == "params"
@@ -242,7 +243,7 @@ def differentiated(forward):
 
 
 def backward(forward, dy, cache):
-    """Return the gradients of the backward by the name of the forward's argument."""
+    """Call the backward function. Return {argument of the forward function: gradient}."""
     gradients = getattr(npf, backward_of(forward))(dy, cache)
     names = differentiated(forward)
     if len(names) == 1:
@@ -255,45 +256,45 @@ def backward_of(forward):
 
 
 def backward_call(forward):
-    """Return the arguments of the backward: a random gradient of the output, and the forward's cache."""
+    """Return arguments of a backward function: a random upstream gradient and the cache of a forward pass."""
     y, cache = call(forward, FORWARD[forward]())
     first, _ = inspect.signature(getattr(npf, backward_of(forward))).parameters
     return {first: array(*y.shape, seed=4), "cache": cache}
 
 
 def output_dimensions(forward):
-    """Return the dimensions of a forward's output from its annotation: "... T d_model"."""
+    """Return the dimensions in the annotation of a forward function's output, such as "... T d_model"."""
     returns = inspect.unwrap(getattr(npf, forward)).__annotations__["return"]
     return ARRAY.search(str(returns))[2]
 
 
 BACKWARD = {backward_of(forward): partial(backward_call, forward) for forward in FORWARD}
 
-# The forwards whose output has the leading axes of their arguments. A loss is the mean over a batch.
+# The forward functions whose output has leading axes. A loss has none, because it is a mean over a batch.
 SIZED = tuple(name for name in FORWARD if "..." in output_dimensions(name))
 
 
 def sized(name, lead, T, S, rng=None, seed=0):
-    """Return arguments of a forward in these sizes, and the shape that its output must have."""
+    """Return arguments of a forward function with these sizes, and the shape that the output must have."""
     return arguments(name, lead, T, S, rng, seed), shape_of(output_dimensions(name), lead, T, S)
 
 
 # --- every public function ---------------------------------------------------------------------------
 
-# Functions that need the extra `pretrained`, if it is not installed.
+# Functions that cannot be called because the extra `pretrained` is not installed.
 UNREADABLE = (
     {"load_llama", "load_minilm", "load_safetensors", "save_safetensors"}
     if find_spec("safetensors") is None
     else set()
 )
-ELSEWHERE = {"checked", "play", "compare"}  # test_signature.py and tests/player call them
+ELSEWHERE = {"checked", "play", "compare"}  # test_signature.py and tests/player test these
 NAMES_OF_FUNCTIONS = {name for name in npf.__all__ if name.islower() and callable(getattr(npf, name))}
 OTHER_FUNCTIONS = sorted(NAMES_OF_FUNCTIONS - {*FORWARD, *BACKWARD} - ELSEWHERE - UNREADABLE)
 CALLS = FORWARD | BACKWARD | {name: partial(arguments, name) for name in OTHER_FUNCTIONS}
 
 
 def call(name, arguments):
-    """Call the function with its arguments by position where it allows that, and by name otherwise."""
+    """Call the function. Pass arguments by position if the function allows this, otherwise by name."""
     function = getattr(npf, name)
     bound = inspect.BoundArguments(SIGNATURE(inspect.unwrap(function)), arguments)
     result = function(*bound.args, **bound.kwargs)
@@ -301,7 +302,7 @@ def call(name, arguments):
 
 
 def replaced(tree, path, change):
-    """Return the arguments (or a tree) with change(value) for the value at a path, such as params.ffn.W_1."""
+    """Return arguments or a tree, with `change` applied to the value at a path such as params.ffn.W_1."""
     if not path:
         return change(tree)
     head, _, rest = path.partition(".")
@@ -314,7 +315,7 @@ def replaced(tree, path, change):
 
 
 def with_arrays(tree, change):
-    """Return the arguments with change(array) for every array in them, at any depth."""
+    """Return arguments with `change` applied to every array at any depth."""
     return map_nested_leaves(lambda a: change(a) if isinstance(a, np.ndarray) else a, tree)
 
 
@@ -323,7 +324,7 @@ def arrays_in(tree):
 
 
 def like(tree, dtype):
-    """Return the same arguments in another precision. Ids and masks keep their dtype."""
+    """Convert all float arrays in the arguments to `dtype`. Ids and masks keep their dtype."""
     return with_arrays(tree, lambda a: a.astype(dtype) if a.dtype.kind == "f" else a)
 
 
@@ -343,12 +344,12 @@ def shapes(tree):
 
 
 def fingerprint(tree):
-    """Return a value that is equal for two trees if they have the same types, shapes, bytes and states."""
+    """Return a value that is equal for two trees with equal types, shapes, bytes and generator states."""
     return [(path, type(end), state_of(end)) for path, end in iter_nested_leaves("", tree)]
 
 
 def state_of(end):
-    """Return the part of a fingerprint for one end of a tree."""
+    """Return the part of a fingerprint that belongs to one leaf of a tree."""
     if isinstance(end, np.ndarray):
         return end.shape, end.dtype, end.tobytes()
     if isinstance(end, np.random.Generator):
@@ -360,7 +361,7 @@ def state_of(end):
 
 
 def is_checked(name):
-    """Return whether a public function is wrapped by `checked`, whose wrappers share one code object."""
+    """Return whether `checked` wraps a public function. All wrappers by `checked` share one code object."""
     return getattr(npf, name).__code__ is npf.linear_forward.__code__
 
 
@@ -371,16 +372,16 @@ class Place(NamedTuple):
     """One argument of a function, or a field in an argument."""
 
     function: str
-    path: str  # params.attention.W_Q
-    text: str  # of its annotation: Float[Array, 'd_model d_model']
-    value: Any  # in the valid call
+    path: str  # such as params.attention.W_Q
+    text: str  # the annotation, such as Float[Array, 'd_model d_model']
+    value: Any  # the value in the valid call
 
     def __str__(self):
         return f"{self.function}-{self.path}"
 
     @property
     def kind(self):
-        """The annotation without its details: Float, Literal, int, TransformerConfig."""
+        """The annotation without its details, such as Float, Literal, int or TransformerConfig."""
         return "dtype" if ", dtype" in self.text else re.match(r"[\w.]*", self.text)[0]
 
     @property
@@ -395,16 +396,16 @@ class Place(NamedTuple):
 
     @property
     def has_relations(self):
-        """Whether there are more checks than the kind, the shape and the bounds.
+        """Whether npformer checks more than the kind, the shape and the bounds of this place.
 
-        RELATIONS in test_bad_input.py has examples of these checks.
+        RELATIONS in test_bad_input.py has examples of further checks.
         """
         is_in_config = self.path.startswith("config.") and self.kind != "float"
         further_rule = re.search(r", (?![<>]=? \d|[\d'.]|dtype|finite|an integer)", self.text)
         return bool(further_rule) or is_in_config or str(self) in PLACES_WITH_RELATIONS
 
 
-# Places with relations that their annotations do not mention.
+# Places with further checks that are not in their annotations.
 PLACES_WITH_RELATIONS = {"order_sensitivity-x", "generate-ids", "generate-rng", "dead_units-hidden"}
 
 
@@ -415,13 +416,13 @@ def places(function):
     found = {}
     for name, rule in read_signature(inspect.unwrap(getattr(npf, function))).rules:
         for path, part_rule, value in walk(name, rule, values[name]):
-            if path not in found:  # further rules for the same value have the same path
+            if path not in found:  # a value with several rules is only one place
                 found[path] = Place(function, path, normalized(str(part_rule)), value)
     return list(found.values())
 
 
 def normalized(description):
-    """Return the description of an annotation without the names of `typing`: Float[Array, 'd'] | None."""
+    """Remove the names of `typing` from an annotation; the result is such as Float[Array, 'd'] | None."""
     description = description.replace("typing.", "")
     is_optional = description.startswith("Optional")
     description = re.sub(r"^(Optional\[|Annotated\[)*", "", description)
@@ -431,7 +432,7 @@ def normalized(description):
 def first_of_their_kind(every):
     """Return the names of the places whose annotation does not occur at an earlier place.
 
-    For example params.W_Q of attention is one of them, but the W_Q in the parameters of a model is not.
+    For example, params.W_Q of attention is in the result, but W_Q in the parameters of a model is not.
     """
     first = {}
     for place in every:
@@ -442,9 +443,9 @@ def first_of_their_kind(every):
 
 
 def variants(function):
-    """Iterate over the valid call with one other setting each: (description, arguments).
+    """Yield (description, arguments) for valid calls in which one setting differs from `CALLS`.
 
-    The other settings are None, every choice of a Literal, and the opposite of a boolean.
+    The settings are None, every choice of a Literal, and the opposite of a boolean.
     """
     for place in places(function):
         is_in_config = place.path.startswith("config.")
@@ -456,7 +457,7 @@ def variants(function):
 
 
 def other_settings(place):
-    """Return the other settings for one place."""
+    """Return the settings that `variants` tries at one place."""
     settings = []
     if place.is_optional and place.value is not None:
         settings.append(None)
@@ -467,7 +468,7 @@ def other_settings(place):
     return settings
 
 
-# Settings that must fit the parameters or other settings.
+# `variants` does not change these settings, because they must fit the parameters or other settings.
 FIXED_SETTINGS = re.compile(
     r"config\.tied|generate-rng|(transformer|greedy|minilm|sentence).*config\.positions"
 )

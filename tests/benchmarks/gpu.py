@@ -1,20 +1,20 @@
-"""Measure the encoder block on a GPU: the time of CuPy divided by that of NumPy on the same machine's CPU.
+"""Measure the time of the encoder block with CuPy on a GPU, and with NumPy on the same machine's CPU.
 
     uv run --extra cuda12 python tests/benchmarks/gpu.py             (or cuda13)
     … tests/benchmarks/gpu.py --write                    also writes figures/data/gpu.json
 
-The script measures wall-clock time. It warms up each variant, then calls it for some time. The device is idle
-at both readings of the clock. The variants of a case take turns for several rounds, and every result is a
-median over the rounds. NumPy uses its default number of threads. CuPy does not use TF32. Before the
-measurement, the two results must agree. Without a GPU nothing is measured, and the exit status is 1.
+The script measures wall-clock time. It reads the clock only while the GPU is idle. After a first call to warm
+up, CuPy and NumPy take turns for several rounds, and every result is a median over the rounds. NumPy uses its
+default number of threads. CuPy does not use TF32. Before each measurement, the results of CuPy and NumPy must
+agree. Without a GPU, the script measures nothing and exits with 1.
 
 Only --write writes figures/data/gpu.json:
 
     machine     gpu, cpu, cores, python, numpy, cupy
-    block       the encoder block forward + backward; a list of
+    block       the forward and backward pass of the encoder block; a list of
                 {size ("base" or "long"), B, T, d_model, d_ff, n_heads, dtype ("float32" or "float64"),
                  seconds: {cupy, numpy}, ratio: {numpy}}, CuPy's time divided by NumPy's
-    growth      the same without size, for B = 1 and T = 8, 16, … 2048
+    growth      a list of the same entries without size, for B = 1 and T = 8, 16, … 2048
 """
 
 import argparse
@@ -34,8 +34,8 @@ import npformer as npf
 from npformer.backend import _why_no_cupy
 
 RESULTS = Path(__file__).resolve().parents[2] / "figures" / "data" / "gpu.json"
-CONFIG = npf.TransformerConfig(dropout=0.0, attention_bias=True)  # the paper's base model
-# (part of the file, its name, B, T)
+CONFIG = npf.TransformerConfig(dropout=0.0, attention_bias=True)  # the sizes of the paper's base model
+# Each case: the part of gpu.json that contains the result, the size to write into the entry, B, T.
 CASES = [("block", {"size": "base"}, 8, 128), ("block", {"size": "long"}, 1, 1024)]
 CASES += [("growth", {}, 1, 2**k) for k in range(3, 12)]
 TOLERANCE = {"float32": 1e-2, "float64": 1e-9}
@@ -45,13 +45,14 @@ TOLERANCE = {"float32": 1e-2, "float64": 1e-9}
 
 
 def seconds_per_call(run, synchronise, seconds):
-    """Return the time of one call, measured with calls for about this many seconds.
+    """Return the mean time of one call, measured with calls that take about `seconds` in total.
 
-    A call returns before the GPU has finished, so the function waits for the device at both ends.
+    A call returns before the GPU has finished its work. So the function waits for the GPU before each reading
+    of the clock.
     """
     run()  # The first call compiles kernels and allocates memory.
     calls = 1
-    for _ in range(2):  # The first measurement, of one call, determines the number of calls of the second.
+    for _ in range(2):  # The first pass times one call. It determines the number of calls in the second pass.
         synchronise()
         start = time.perf_counter()
         for _ in range(calls):
@@ -62,7 +63,7 @@ def seconds_per_call(run, synchronise, seconds):
     return seconds_of_one
 
 
-# What is measured
+# The calls whose time is measured
 
 
 def forward_and_backward(x, dy, params):
@@ -72,16 +73,16 @@ def forward_and_backward(x, dy, params):
 
 
 def length(tree):
-    """Return the Euclidean length of all arrays of a tree together."""
+    """Return the Euclidean norm of the vector that contains all entries of all arrays of a tree."""
     return sum(float((leaf * leaf).sum()) for _, leaf in npf.leaves(tree)) ** 0.5
 
 
 def measured(B, T, dtype, options, synchronise):
-    """Return one entry of `block` or `growth`, after a check that CuPy gives NumPy's numbers.
+    """Return one entry of `block` or `growth`, after checking that CuPy and NumPy give the same numbers.
 
-    The check compares all arrays together, by their length as one vector. Where the input of a ReLU is zero
-    up to rounding, two correct results differ in the gradient of one token. A wrong result differs
-    everywhere.
+    The check divides the norm of all differences by the norm of NumPy's results, and does not compare single
+    entries. If the input of a ReLU is almost zero, rounding decides its sign. Then two correct results can
+    differ in the gradient of one token. A wrong result differs everywhere.
     """
     rng = np.random.default_rng(0)
     x, dy = rng.standard_normal((2, B, T, CONFIG.d_model)).astype(dtype)
@@ -105,11 +106,11 @@ def measured(B, T, dtype, options, synchronise):
     return {"B": B, "T": T, **sizes, "dtype": dtype, "seconds": seconds, "ratio": ratio}
 
 
-# The machine
+# The description of the machine
 
 
 def machine(cupy):
-    """Return the hardware and the versions on which the results depend most."""
+    """Return the hardware and the versions that influence the measured times most."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     cpus = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -124,7 +125,7 @@ def machine(cupy):
 
 
 def main():
-    """Measure all cases, and return an error message or 0."""
+    """Measure all cases. Return 0, or an error message if there is no GPU."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--rounds", type=int, default=5, help="how often the variants take turns (5)")

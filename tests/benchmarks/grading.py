@@ -3,8 +3,8 @@
     uv run python tests/benchmarks/grading.py [SUBMISSIONS ...] [--workers N]
 
 Every submission answers four exercises that ask for a function. Every second submission has two wrong
-answers. The CPU time is that of all processes: the grading processes, the workers, and the system's work for
-them.
+answers. The CPU time includes all grading processes, all workers, and the time that the operating system
+works for them.
 """
 
 import argparse
@@ -43,12 +43,12 @@ class Measurement(NamedTuple):
     wall_seconds: float
     cpu_seconds: float
     own_megabytes: float
-    largest_megabytes: float  # of any other process
-    share_correct: float  # of the answers
+    largest_megabytes: float  # the peak memory of the largest child process
+    share_correct: float  # the number of correct answers divided by the number of answers
 
 
 def make_submission(number):
-    """Return the text of a submission. If the number is odd, two of its answers are wrong by a factor."""
+    """Return the text of a submission. If the number is odd, two answers are 1.5 times too large."""
     wrong = {(number // 2 + k) % len(SOLUTIONS) for k in range(2)} if number % 2 else set()
     answers = []
     for i, text in enumerate(SOLUTIONS):
@@ -63,13 +63,13 @@ def get_cpu_seconds():
 
 
 def get_peak_megabytes(who):
-    """Return the peak memory of this process or of its largest child."""
+    """Return the peak memory of this process, or of its largest child process, as `who` selects."""
     unit = 2**20 if sys.platform == "darwin" else 2**10
     return resource.getrusage(who).ru_maxrss / unit
 
 
 def measure(count, workers):
-    """Grade a class of this size and return the measurement."""
+    """Grade a class with `count` submissions and return the measurement."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, out = Path(scratch, "class"), Path(scratch, "out.csv")
         folder.mkdir()
@@ -91,7 +91,7 @@ def measure(count, workers):
 
 
 def main():
-    """Print one line per size of the class."""
+    """Print one line of measurements per class size."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("counts", nargs="*", type=int, default=[50, 200, 1000])
     parser.add_argument("--workers", type=int, default=2)

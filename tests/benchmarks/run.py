@@ -1,25 +1,27 @@
 """Measure the time of npformer, of plain NumPy code and of PyTorch in one run.
 
-    uv run python tests/benchmarks/run.py                            speed: the gates, without PyTorch
+    uv run python tests/benchmarks/run.py                            compare with plain NumPy only
     uv run python tests/benchmarks/run.py --torch PYTHON             PYTHON is an interpreter that has torch
-    uv run python tests/benchmarks/run.py growth --write           figures/make.py draws it
+    uv run python tests/benchmarks/run.py growth --write           write data for figures/make.py
     uv run python tests/benchmarks/run.py check --torch PYTHON --write
 
 The script measures CPU time with one thread. Every variant runs in a new process (this script with --one).
-The variants of a case take turns for several rounds, and every result is a median. OPENBLAS_CORETYPE is
-unset, so OpenBLAS chooses its default kernel. --write writes the results to a file:
+The variants of a case (npformer, plain NumPy, PyTorch) take turns for several rounds, and every result is a
+median. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses its default kernel. --write writes the results to a
+file:
 
-speed   The time of each case, its ratio to plain NumPy or to the bare matrix products, and to PyTorch.
-        --write changes PAGE.
+speed   The time of each case. It is also divided by the time of plain NumPy code (or of the matrix products
+        alone), and by the time of PyTorch. --write changes the guide page how_right_how_fast.md.
 growth  The time of an encoder's forward and backward pass as sentence length, hidden layer and depth grow.
-        The prediction next to it uses the multiplications that npformer.lessons.costs counts, three times
-        (once forward, twice backward), at the speed of one bare 512 × 512 × 512 product of the same run.
+        A prediction is printed next to each time. npformer.lessons.costs counts the multiplications of a
+        forward pass, and the backward pass needs twice as many. The prediction assumes the speed of a
+        512 × 512 × 512 matrix product, which is measured in the same run.
         --write changes figures/data/growth.json.
 check   The time of gradcheck and of torch.autograd.gradcheck, with default settings, for the same five
-        functions and float64 arrays; and of gradcheck for a model with seven million weights. torch compares
-        the whole Jacobian to 6 digits, with two forward calls per entry and one backward call per output.
-        npformer compares the gradient for one random d_output to 8 digits, with six calls per entry. --write
-        changes tests/data/gradcheck_cost.json.
+        functions and float64 arrays. gradcheck also checks a model with seven million weights. PyTorch's
+        check compares the whole Jacobian to 6 digits, with two forward calls per entry and one backward call
+        per output. npformer compares the gradient for one random d_output to 8 digits, with six calls per
+        entry. --write changes tests/data/gradcheck_cost.json.
 """
 
 import argparse
@@ -56,7 +58,7 @@ CASES += [
     ("encoder block forward + backward, long", "block:long", True, 1.40, None),
     ("encoder block forward + backward, tiny", "block:tiny", False, None, 0.35),
 ]
-# B, T, d_model, d_ff, n_heads
+# The sizes of the encoder block: B, T, d_model, d_ff, n_heads.
 SIZES = {"tiny": (2, 3, 4, 16, 2), "base": (8, 128, 512, 2048, 8), "long": (1, 1024, 512, 2048, 8)}
 
 SWEEPS = {
@@ -64,7 +66,7 @@ SWEEPS = {
     "d_ff": [128, 256, 512, 1024, 2048, 4096],
     "n_layers": [1, 2, 4, 8, 12],
 }
-CHECKED = {  # (number of entries, the function and its arrays)
+CHECKED = {  # for each gradient check, the number of entries to check, and the operation with its arguments
     "linear, 6 × 8 by 16": (192, "linear x W_1 b_1"),
     "softmax, 6 × 8": (48, "softmax x"),
     "layer norm, 6 × 8": (64, "layer_norm x gamma beta"),
@@ -72,15 +74,15 @@ CHECKED = {  # (number of entries, the function and its arrays)
     "attention, 2 heads of 6 × 8": (288, "attention q k v"),
 }
 
-# What is measured: the function of a case for a variant, "npformer", "plain" or "torch".
+# Each of these functions makes the call whose time is measured. `variant` is "npformer", "plain" or "torch".
 
 
 def table(variant, n, d, dtype):
     """Return a function that computes the position table."""
     n, d, xp = int(n), int(d), importlib.import_module("torch" if variant == "torch" else "numpy")
     kind = getattr(xp, dtype)
-    # In PyTorch the angles have the dtype of the table, as in most tutorials. In float32 the error is up to
-    # 5e-4. NumPy computes the angles in float64.
+    # In PyTorch the angles have the dtype of the table, as in most tutorials. float32 angles cause errors of
+    # up to 5e-4 in the table. NumPy computes the angles in float64.
     dtype_of_angles = None if xp is np else kind
 
     def compute():
@@ -97,7 +99,7 @@ def table(variant, n, d, dtype):
 
 
 def block(variant, size):
-    """Return a function that computes the encoder block forward and backward."""
+    """Return a function that runs the forward and backward pass of the block, or only its matrix products."""
     B, T, d, f, h = SIZES[size]
     x, dy = np.random.default_rng(0).normal(size=(2, B, T, d)).astype(np.float32)
     if variant == "npformer":
@@ -115,13 +117,13 @@ def block(variant, size):
     N, k, heads = B * T, d // h, (B, h)
     linear = [((N, d), (d, d)), ((N, d), (d, d)), ((d, N), (N, d))] * 4
     feed = [((N, d), (d, f)), ((N, f), (f, d))] * 2 + [((f, N), (N, d)), ((d, N), (N, f))]
-    square = [((*heads, T, k), (*heads, k, T))] * 2  # scores, and the gradient of the weights
-    tall = [((*heads, T, T), (*heads, T, k))] * 4  # weights v, and the gradients of v, q and k
+    square = [((*heads, T, k), (*heads, k, T))] * 2  # products for the scores and the gradient of weights
+    tall = [((*heads, T, T), (*heads, T, k))] * 4  # products for weights @ v and the gradients of v, q, k
     return products(linear + feed + square + tall)
 
 
 def products(shapes):
-    """Return a function that computes bare matrix products into arrays that exist before the measurement."""
+    """Return a function that computes matrix products. It writes them into arrays that already exist."""
     rng = np.random.default_rng(2)
     pairs = [tuple(rng.normal(size=shape).astype(np.float32) for shape in pair) for pair in shapes]
     outs = [np.matmul(a, b) for a, b in pairs]
@@ -129,7 +131,7 @@ def products(shapes):
 
 
 def growth(variant, n, d_ff, n_layers):
-    """Return a function for an encoder of this size, or the product that is the unit of the prediction."""
+    """Return a function that runs an encoder, or the matrix product whose speed the prediction uses."""
     if variant == "plain":
         return products([((512, 512), (512, 512))])
     import npformer as npf
@@ -141,14 +143,14 @@ def growth(variant, n, d_ff, n_layers):
 
 
 def growing(d_ff, n_layers):
-    """Return the config of the growing encoder."""
+    """Return the config of an encoder for the growth measurement."""
     from npformer import TransformerConfig
 
     return TransformerConfig(d_model=256, d_ff=int(d_ff), n_heads=4, n_layers=int(n_layers))
 
 
 def check(variant, what):
-    """Return a function that checks a gradient and returns the number of its forward calls."""
+    """Return a function that checks a gradient and returns how often the check calls `forward`."""
     operation, *names = what.split()
     n, d, f = np.random.default_rng(0).standard_normal, 8, 16
     arrays = {"x": n((6, d)), "W_1": n((d, f)), "b_1": n(f), "W_2": n((f, d)), "b_2": n(d)}
@@ -175,7 +177,7 @@ def check(variant, what):
 
 
 def counting(forward, test):
-    """Return a function that runs `test`, which must pass, and returns how often it called `forward`."""
+    """Return a function that runs `test`, which must pass, and returns how often `test` called `forward`."""
 
     def run():
         calls = []
@@ -191,7 +193,7 @@ def counting(forward, test):
 
 
 def large():
-    """Measure once what it costs to check a whole Transformer with three directions per array."""
+    """Measure the cost of one gradient check of a whole Transformer with three directions per array."""
     import npformer as npf
 
     config = npf.TransformerConfig(n_layers=1)
@@ -209,7 +211,10 @@ def large():
 
 
 def one(case, variant, seconds):
-    """Return the median CPU seconds of one call over all threads, and the call's integer or 0."""
+    """Return the median CPU time of one call, and the integer that the call returns (or 0).
+
+    The CPU time includes all threads.
+    """
     name, *options = case.split(":")
     makers: dict[str, Any] = {"table": table, "block": block, "growth": growth, "check": check}
     run = makers[name](variant, *options)
@@ -237,7 +242,7 @@ def measure_one(python, case, variant, options):
 
 
 def measure(case, variants, options):
-    """Return, for every variant of {variant: its Python}, the times of all rounds and a call's integer."""
+    """Return {variant: (times of all rounds, integer that a call returns)} for {variant: its Python}."""
     found = {variant: [] for variant in variants}
     for _ in range(options.rounds):
         for variant, python in variants.items():
@@ -246,7 +251,7 @@ def measure(case, variants, options):
 
 
 def speed(options):
-    """Return the page with the measured rows; rows of other cases do not change."""
+    """Return the page, and its text with new rows for the measured cases."""
     print("\n".join(HEAD))
     rows = {}
     for name, case, plainer, *gates in CASES:
@@ -274,7 +279,7 @@ def speed(options):
 
 
 def cell(ratio, gate):
-    """Return the text of a ratio, with its largest allowed value."""
+    """Return the text of a ratio, with the largest allowed ratio if there is one."""
     if ratio is None:
         return "–"
     if gate is None:
@@ -284,7 +289,7 @@ def cell(ratio, gate):
 
 
 def grown(options):
-    """Measure the growth, and return the file and its text."""
+    """Measure the growth. Return the path of the data file, and its new text."""
     from npformer import encoder_block_multiplications
 
     result, both = {}, dict.fromkeys(("npformer", "plain"), sys.executable)
@@ -303,7 +308,7 @@ def grown(options):
 
 
 def checked(options):
-    """Measure the gradient checks, and return the file and its text."""
+    """Measure the gradient checks. Return the path of the data file, and its new text."""
     rows = []
     for name, (entries, what) in CHECKED.items():
         found = measure(f"check:{what}", {"npformer": sys.executable, "torch": options.torch}, options)
@@ -317,7 +322,7 @@ def checked(options):
 
 
 def main():
-    """Run one of the three measurements."""
+    """Run the measurement `speed`, `growth` or `check`."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("what", nargs="?", choices=("speed", "growth", "check"), default="speed")

@@ -6,15 +6,15 @@ A case has these parts:
 - the operation, such as `encoder_block`, which stands for its forward and its backward function
 - the settings: options of the forward function, and fields of its config
 - the inputs by name; `d_y` is the random upstream gradient
-- the constants: ids and masks
+- the constants, which are ids and masks
 - the answers: `y`, and `d_<input>` for every gradient.
 
 The name of a parameter is its path in npformer's tree, such as `blocks.0.ffn.W_1`. A case of Adam has the
-gradients of all steps among its inputs, such as `g.W`; the first axis is the step. Its answers are the
+gradients of all steps among the inputs, such as `g.W`; the first axis is the step. The answers are the
 parameters after some steps, such as `W_after_10`, and both running means at the end, `m.W` and `v.W`.
 
 A file has three arrays. `inputs` and `answers` contain all numbers, one array after the other. `index` is
-JSON: the list of cases, with a shape for each array.
+JSON: it contains the list of cases, with the shape of each array.
 
 The answers are computed in float64, but every input is a float32 number. So float64 and float32 have the same
 inputs and the same answer. In float64, npformer must agree with the answer to 1e-11.

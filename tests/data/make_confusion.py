@@ -23,7 +23,7 @@ checker saw them. Of slips to which it says the same, one is kept. *named*: the 
 
 
 def column_of(coding):
-    """Return the column of the table in which a coding is counted."""
+    """Return the column of the table that counts this coding."""
     result = get_reply(coding)
     if coding.label in ("right", "variant", "remarked"):
         return "right" if result else "refused"
@@ -33,7 +33,7 @@ def column_of(coding):
 
 
 def table():
-    """Return the text of the file."""
+    """Return the text of confusion.md."""
     counts = Counter((coding.exercise, column_of(coding)) for coding in list_codings())
     totals = Counter(map(column_of, list_codings()))
     slips = sum(totals[column] for column in COLUMNS[2:])

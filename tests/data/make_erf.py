@@ -2,10 +2,10 @@
 
     python tests/data/make_erf.py        (needs mpmath)
 
-The function exp(z²/2) (1 - Φ(z)) is smooth in u = 1/(z + c). So its Chebyshev expansion for u from
-1/(largest + c) to 1/c needs few terms. s = a u - b maps this interval to [-1, 1]. The script prints a, b, c,
-the polynomial's coefficients in powers of s, the highest power first, and the first omitted coefficient.
-The values of c and the largest z were chosen so that a, b and c are exact in float32.
+The function exp(z²/2) (1 - Φ(z)) is smooth in u = 1/(z + c), so a Chebyshev expansion in u needs few terms.
+For z from 0 to `largest`, u lies between 1/(largest + c) and 1/c. s = a u - b maps this interval to [-1, 1].
+The script prints a, b, c, the polynomial's coefficients in powers of s, the highest power first, and the
+first omitted coefficient. The values of c and `largest` were chosen so that a, b and c are exact in float32.
 """
 
 from mpmath import chebyt, mp, mpf, taylor

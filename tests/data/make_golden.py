@@ -6,16 +6,17 @@ not import npformer.
     python tests/data/make_golden.py
 
 The script computes every case in the golden files again with PyTorch, writes the answers, and prints how much
-they differ from the previous answers. On the same machine they are equal. On another machine a last digit may
-differ. The inputs in the files do not change. golden_files.py describes the format. A new case is written by
+they differ from the previous answers. On the same machine, the old and new answers are equal. On another
+machine, the last digit of an answer may differ. The inputs in the files do not change. golden_files.py
+describes the format. To add a new case:
 
     shapes = {"x": (2, 8), "W": (8, 30), "d_y": (2, 30)}
     write(file, [*read(file), solve(new_case("linear_wide", "linear", {}, shapes))])
 
-Every output comes from a function, module, loss or optimizer of PyTorch. Every gradient comes from its
-autograd. Two features that PyTorch's attention does not have are added here in a few lines: RoPE, and zero
-for a query that may attend to no key. For such a query, PyTorch gives NaN in one implementation and zero in
-another. ALiBi is an additive mask, which PyTorch's modules accept.
+Every output comes from a function, module, loss or optimizer of PyTorch. Every gradient comes from PyTorch's
+autograd. Two features that PyTorch's attention does not have are added here in a few lines: RoPE, and an
+output of zero for a query that may attend to no key. For such a query, PyTorch gives NaN in one
+implementation and zero in another. ALiBi is an additive mask, which PyTorch's modules accept.
 """
 
 import math
@@ -39,7 +40,7 @@ PYTORCH_ATTENTION = F.scaled_dot_product_attention
 
 
 def attend(q, k, v, attn_mask=None, *rest, **options):
-    """PyTorch's attention, but a query that may attend to no key has zero output and zero gradient."""
+    """Call PyTorch's attention; a query that may attend to no key gets zero output and zero gradient."""
     if attn_mask is None:
         return PYTORCH_ATTENTION(q, k, v, None, *rest, **options)
     is_empty = (attn_mask == -math.inf).all(-1, keepdim=True)
@@ -48,12 +49,12 @@ def attend(q, k, v, attn_mask=None, *rest, **options):
 
 
 def attend_with_rope(q, k, v, *masks, **options):
-    """Attention with RoPE; the last query has the position of the last key."""
+    """Compute attention with RoPE. The last query has the same position as the last key."""
     return attend(rotate(q, k.shape[-2] - q.shape[-2]), rotate(k), v, *masks, **options)
 
 
 def rotate(x, first=0, base=10000.0):
-    """RoPE as complex multiplication: two columns are a complex number, rotated by position · ω_i."""
+    """Apply RoPE: treat two columns as a complex number, and rotate this number by position · ω_i."""
     n, d = x.shape[-2:]
     omega = base ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
     angle = (first + torch.arange(n, dtype=torch.float64))[:, None] * omega
@@ -62,7 +63,7 @@ def rotate(x, first=0, base=10000.0):
 
 
 class AttentionWithRoPE(nn.MultiheadAttention):
-    """PyTorch's module, with RoPE on the queries and keys of every head."""
+    """PyTorch's module for attention, with RoPE on the queries and keys of every head."""
 
     def forward(self, *args, **options):
         with mock.patch.object(F, "scaled_dot_product_attention", attend_with_rope):
@@ -76,7 +77,7 @@ def alibi(n_heads, n):
     return -slopes.double()[:, None, None] * (position[:, None] - position).abs()
 
 
-# The operations: `t` holds the tensors by name, `s` the settings.
+# The operations. `t` contains the tensors of a case by name, and `s` contains its settings.
 
 
 def ffn(t, s):
@@ -108,7 +109,10 @@ def multi_head_attention(t, s):
 
 
 def grouped_attention(t, s):
-    """Several query heads share keys and values: PyTorch's function can do it, its module cannot."""
+    """Compute attention in which several query heads share keys and values.
+
+    PyTorch's function for attention supports shared heads, but its module does not.
+    """
     q, k, v = (
         (t[name] @ t[f"W_{name.upper()}"]).unflatten(-1, (n, -1)).transpose(-3, -2)
         for name, n in (("q", s["n_heads"]), ("k", s["n_kv_heads"]), ("v", s["n_kv_heads"]))
@@ -119,7 +123,7 @@ def grouped_attention(t, s):
 
 
 def stack(t, s):
-    """An encoder of one or more blocks, or with a memory a decoder."""
+    """Run an encoder, or a decoder if the case has a memory; each has one or more blocks."""
     is_decoder = "memory" in t
     layers = [t]
     if "blocks.0.ffn.W_1" in t:
@@ -140,7 +144,10 @@ def stack(t, s):
 
 
 def transformer(t, s):
-    """Logits of the whole model. Both embeddings and the logits share E; no query attends to padding."""
+    """Compute the logits of the whole model.
+
+    The source, the target and the logits share the matrix E. No query attends to padding.
+    """
     source, target = t["source_ids"] != s["padding_id"], t["target_ids"] != s["padding_id"]
     n = target.shape[-1]
     visible = source[..., None, :]
@@ -210,7 +217,7 @@ OPERATIONS |= {function.__name__: function for function in FUNCTIONS}
 OPERATIONS |= dict.fromkeys(("encoder_block", "encoder", "decoder_block", "decoder"), stack)
 
 
-# PyTorch's modules with npformer's parameters.
+# PyTorch's modules, and npformer's parameters converted to PyTorch's names.
 
 
 def attention_module(d_model, n_heads, has_biases, has_rope=False):
@@ -219,7 +226,7 @@ def attention_module(d_model, n_heads, has_biases, has_rope=False):
 
 
 def layer_module(s, is_decoder):
-    """Return the module of one block; cross-attention has no positions."""
+    """Return PyTorch's module for one block. RoPE applies to self-attention, never to cross-attention."""
     kind = nn.TransformerDecoderLayer if is_decoder else nn.TransformerEncoderLayer
     sizes = s["d_model"], s["n_heads"], s["d_ff"], 0.0, ACTIVATIONS[s["activation"]], s["eps"]
     module = kind(*sizes, batch_first=True, norm_first=s["norm"] == "pre")
@@ -231,7 +238,7 @@ def layer_module(s, is_decoder):
 
 
 def additive_mask(t, s, name, q, k):
-    """Return mask, bias and ALiBi as one array for PyTorch: (batch · heads, T_q, T_k), -inf where masked."""
+    """Return the sum of bias, ALiBi and mask (-inf where masked), of shape (batch · heads, T_q, T_k)."""
     total = torch.zeros(*q.shape[:-2], s["n_heads"], q.shape[-2], k.shape[-2]) + t.get("bias", 0.0)
     if s.get("positions") == "alibi":
         total = total + alibi(s["n_heads"], q.shape[-2])
@@ -242,7 +249,10 @@ def additive_mask(t, s, name, q, k):
 
 
 def attention_state(t):
-    """Return PyTorch's parameters of attention: W is transposed, and Q, K and V are one matrix."""
+    """Return parameters of attention as PyTorch stores them.
+
+    Each W is transposed, and the matrices for Q, K and V are concatenated.
+    """
     state = {"in_proj_weight": torch.cat([t[f"W_{x}"].mT for x in "QKV"]), "out_proj.weight": t["W_O"].mT}
     if "b_Q" in t:
         state |= {"in_proj_bias": torch.cat([t[f"b_{x}"] for x in "QKV"]), "out_proj.bias": t["b_O"]}
@@ -250,7 +260,7 @@ def attention_state(t):
 
 
 def block_state(t):
-    """Return PyTorch's parameters of an encoder block or a decoder block."""
+    """Return the parameters of an encoder or decoder block under PyTorch's names."""
     modules = {
         "attention.": "self_attn",
         "self_attention.": "self_attn",
@@ -274,7 +284,7 @@ def norm_state(name, t):
 
 
 def part(t, prefix):
-    """Return the tensors whose names begin with a prefix, without the prefix."""
+    """Return the tensors whose names begin with a prefix; remove the prefix from the names."""
     return {name.removeprefix(prefix): value for name, value in t.items() if name.startswith(prefix)}
 
 
@@ -289,7 +299,7 @@ STORED_STEPS = (1, 10, 100)
 
 
 def adam(t, s):
-    """Return each parameter after some of the steps, and both running means at the end."""
+    """Return each parameter after the steps in STORED_STEPS, and both running means after the last step."""
     grads = part(t, "g.")
     params = {name: t[name] for name in grads}
     kind = torch.optim.AdamW if s["weight_decay"] else torch.optim.Adam
@@ -309,7 +319,7 @@ def adam(t, s):
 
 
 def learning_rate(s, step):
-    """Return the constant learning rate, or that of the paper's schedule if s has warm-up steps."""
+    """Return the learning rate of a step: constant, or by the paper's schedule if `s` has warmup_steps."""
     if "warmup_steps" not in s:
         return s["learning_rate"]
     return s["d_model"] ** -0.5 * min(step**-0.5, step * s["warmup_steps"] ** -1.5)
@@ -331,7 +341,7 @@ def solve(case):
 
 
 def new_case(name, operation, settings, shapes, **constants):
-    """Return a case with random inputs of the given shapes, one of them d_y; its name is the seed."""
+    """Return a case with random inputs of the given shapes, including d_y. The case's name is the seed."""
     rng, inputs = np.random.default_rng(zlib.crc32(name.encode())), {}
     for path, shape in shapes.items():
         leaf = path.rpartition(".")[2]
@@ -348,7 +358,8 @@ def main():
         print(f"note: the committed values come from PyTorch 2.13, this is {torch.__version__}")
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
-    # The fused kernels compute Σ dy·y instead of Σ weights·d_weights, which loses digits for large weights.
+    # SDPBackend.MATH switches the fused kernels off. They compute Σ dy·y instead of Σ weights·d_weights,
+    # which loses digits for large weights.
     with_zero_rows = mock.patch.object(F, "scaled_dot_product_attention", attend)
     for file in FILES:
         before = read(file)

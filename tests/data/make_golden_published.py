@@ -7,12 +7,12 @@ also needs gguf and accelerate. npformer never needs these packages, and the scr
 Each NAME becomes golden_NAME.npz, in float64 except for `chat`.
 
 layer: one nn.TransformerEncoderLayer for each norm order. The file has its state_dict, x, y, a random d_y,
-d_x and the gradients under the names of the state_dict.
-llama: a tiny LlamaForCausalLM. The file has its weights by their names, ids and logits.
+d_x, and the gradient of each parameter under its name in the state_dict.
+llama: a tiny LlamaForCausalLM. The file has named weights, ids, the output of the first block, and logits.
 minilm: FOLDER contains all-MiniLM-L6-v2: config.json, model.safetensors, vocab.txt. The file has the `texts`
 (JSON), the token `ids` of all texts in one array with their `counts`, the `means` of BertModel's last layer
-over the tokens of each text, and `outputs`, the last layer for the text with index FIRST. The ids come from
-vocab.txt by the rules of transformers, not from tokenizer.json, which npformer reads.
+over the tokens of each text, and `outputs`, the last layer for the text with index FIRST. transformers
+computes the ids from vocab.txt, whereas npformer reads tokenizer.json.
 chat: SmolLM2-135M-Instruct. transformers reads the GGUF file with its own code.
 stories: stories15M.bin in llama2.c's layout, computed by the functions of make_golden.py. The file has some
 logits after the beginning of a story, and the tokens with which PyTorch continues it.
@@ -43,7 +43,7 @@ def layer():
         module = nn.TransformerEncoderLayer(8, 2, 12, norm_first=order == "pre", **options)
         with torch.no_grad():
             for parameter in module.parameters():
-                parameter += 0.3 * torch.randn_like(parameter)  # an initial 0 or 1 would hide a mistake
+                parameter += 0.3 * torch.randn_like(parameter)  # a parameter of 0 or 1 could hide a mistake
         x = torch.randn(3, 5, 8, dtype=torch.float64, requires_grad=True)
         y = module(x)
         d_y = torch.randn_like(y)
@@ -115,21 +115,21 @@ def minilm(folder):
 
 # --- SmolLM2-135M-Instruct ---------------------------------------------------------------------------
 
-PROMPTS = [  # The prompts are ids: another test compares the tokenizer with `tokenizers`.
-    [504, 3575, 282, 4649, 314],  # The capital of France is
-    [1, 4093, 198, 19556, 17, 2, 198, 1, 520, 9531, 198],  # a conversation
+PROMPTS = [  # The prompts are ids, because a different test checks the tokenizer.
+    [504, 3575, 282, 4649, 314],  # "The capital of France is"
+    [1, 4093, 198, 19556, 17, 2, 198, 1, 520, 9531, 198],  # a conversation with one message
     [0], [49151], [198, 198, 198, 198],
     *np.random.default_rng(0).integers(0, 49152, (3, 24)).tolist(),
     *np.random.default_rng(1).integers(0, 49152, (2, 90)).tolist(),
 ]  # fmt: skip
-SOME_IDS = np.random.default_rng(2).permutation(49152)[:200]  # the ids whose logits are stored
+SOME_IDS = np.random.default_rng(2).permutation(49152)[:200]  # the file has only the logits of these ids
 
 
 def chat(file):
-    """Return logits of the chat model, and the text that it generates for each prompt."""
+    """Return logits of the chat model, and the tokens that the model generates for each prompt."""
     path = Path(file)
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
-    model.generation_config.eos_token_id = None  # 100 tokens each, without an early end
+    model.generation_config.eos_token_id = None  # so that every generated text has 100 tokens
     golden = {"some": SOME_IDS}
     for i, prompt in enumerate(PROMPTS):
         ids = torch.tensor([prompt])
@@ -151,7 +151,7 @@ STORY = [1, 9038, 2501, 263, 931, 29892, 727, 471, 263, 2217, 7826, 4257, 365, 2
 
 
 def read_stories(file):
-    """Return the weights of a llama2.c file under the names of make_golden.py, and its settings."""
+    """Return the weights of a llama2.c file under the names that make_golden.py uses, and the settings."""
     data = Path(file).read_bytes()
     d, f, n, h, h_kv, vocab, T = struct.unpack("<7i", data[:28])
     numbers = np.frombuffer(data[28:], "<f4").astype(np.float64)
@@ -173,7 +173,7 @@ def read_stories(file):
 
 
 def stories(file):
-    """Return some logits of the model of stories, and its continuation of a story."""
+    """Return some logits of stories15M, and the story that the model writes."""
     t, s = read_stories(file)
 
     def logits(ids):

@@ -1,6 +1,6 @@
 """Write the tables of kills.md: the verdicts of gradcheck on every planted bug and every hard pair.
 
-uv run python tests/data/make_kill_table.py                takes ten seconds, and measures no costs
+uv run python tests/data/make_kill_table.py                takes ten seconds; costs are read from a file
 """
 
 import json
@@ -22,7 +22,7 @@ from npformer.gradcheck.report import VERDICTS  # noqa: E402
 
 
 def verdict_of(forward, backward, args, **kwargs):
-    """Return the worst verdict of a report with its note, or "refused" with the error."""
+    """Return the worst verdict in a report and its note, or "refused" and the message of the error."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -38,7 +38,7 @@ def verdict_of(forward, backward, args, **kwargs):
 
 
 def planted(bugs):
-    """Return the counts in words and the rows of a list of bugs."""
+    """Return a summary with counts, and a table row for each planted bug."""
     rows = [
         (name, " ".join(sorted(bug.spoils)), *verdict_of(bug.forward, bug.wrong, bug.args))
         for name, bug in bugs.items()
@@ -48,7 +48,7 @@ def planted(bugs):
 
 
 def hard(**settings):
-    """Return the counts in words and the rows of the hard pairs."""
+    """Return a summary with counts, and a table row for each hard pair."""
     rows = []
     for name, row in HARD_PAIRS.items():
         must, forward, backward, args, kwargs, _ = make_pair(*row)
@@ -58,7 +58,7 @@ def hard(**settings):
 
 
 def in_float32(forward, backward):
-    """Return the pair with its results in the dtype of the first floating array among its arguments."""
+    """Change a pair so that its results have the dtype of the first float array among the arguments."""
 
     def narrow(*args):
         y, cache = forward(*args)
@@ -69,7 +69,7 @@ def in_float32(forward, backward):
 
 
 def otherwise():
-    """Return the rows of the checks in float32 and along directions."""
+    """Return the table rows for checks in float32 and for checks along random directions."""
     rows = []
     for way in ("in float32", "directions=3"):
         settings = {"directions": 3} if way == "directions=3" else {}
@@ -85,7 +85,7 @@ def otherwise():
 
 
 def cost():
-    """Return the rows of the measured costs."""
+    """Return the table rows with the measured costs of gradcheck."""
     measured = json.loads((HERE / "gradcheck_cost.json").read_text(encoding="utf-8"))
     large = measured["large"]
     what = f"a Transformer, {large['arrays']} arrays, 3 directions each"

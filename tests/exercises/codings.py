@@ -3,8 +3,8 @@
 Answers to exercises that ask for a function are in codings/, one file per topic. Such an answer is called a
 coding. The other answers are in plain_answers.txt, one per line: `exercise | label and pattern | answer`.
 
-A file of codings begins with code that its blocks share. A block is a line `## exercise | label | pattern`,
-followed by an expression or a function. The label is one of these:
+A file of codings begins with code that its blocks share. A block begins with a line
+`## exercise | label | pattern`, and then has an expression or a function. The label is one of these:
 
 - right: correct;
 - variant: correct in an accepted variant;
@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "codings"
 CODE = [task for task in list_exercises() if isinstance(task, Code)]
 NUMBERS = [task for task in list_exercises() if isinstance(task, Numbers)]
-check = functools.partial(check, level=3)  # the level with the most text
+check = functools.partial(check, level=3)  # replies of level 3 have the most text
 
 
 class Coding(NamedTuple):
@@ -46,9 +46,9 @@ class Coding(NamedTuple):
     exercise: str
     label: str
     codes: tuple
-    words: str  # the pattern
+    words: str  # the pattern, a regular expression
     function: object
-    place: str  # the file, the number of the block and the line that begins it
+    place: str  # the file, the number of the block and the first line of the block
 
 
 @cache
@@ -116,5 +116,5 @@ def plain_answers():
 
 @cache
 def get_reply(coding):
-    """Check a coding. The result is cached, because several tests use it."""
+    """Return the reply to a coding; replies are cached, because several tests use the same reply."""
     return check(coding.exercise, coding.function)

@@ -43,7 +43,7 @@ CALLS = {  # names of functions and methods, and the names that replace them
 
 
 def replacements(node):
-    """Yield the nodes that replace this node in a mutant."""
+    """Yield the new nodes that may replace this node; each new node gives one mutant."""
     if isinstance(node, ast.BinOp):
         yield from replace_operation(node)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -67,7 +67,7 @@ def replacements(node):
 
 
 def replace_operation(node):
-    """Yield nodes with a different operator, with exchanged operands, and each operand alone."""
+    """Yield nodes with a different operator, a node with exchanged operands, and each operand alone."""
     for operator in OPERATORS[type(node.op)]:
         yield ast.BinOp(node.left, operator(), node.right)
     is_commutative = isinstance(node.op, ast.Add | ast.Mult)
@@ -78,7 +78,7 @@ def replace_operation(node):
 
 
 def replace_names(tree):
-    """Yield (node, new node) for each use of an argument that becomes a use of a different argument."""
+    """Yield (node, new node) pairs that replace a use of an argument by a different argument."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     for function in functions:
         arguments = [argument.arg for argument in function.args.args]
@@ -111,7 +111,7 @@ def mutant(step):
 
 
 def copy_tree(tree, old, replacer):
-    """Copy a tree, and let the replacer search for the copy of the old node."""
+    """Return a copy of a tree, and tell the replacer which node of the copy to replace."""
     memo = {}
     copy_of_tree = copy.deepcopy(tree, memo)
     replacer.old = memo[id(old)]

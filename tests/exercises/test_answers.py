@@ -1,4 +1,4 @@
-"""The checker receives code of the lessons, numbers that belong to names, odd answers and npformer itself."""
+"""The checker receives code of lessons, numbers drawn from names, odd objects and npformer's functions."""
 
 import ast
 import itertools
@@ -31,7 +31,7 @@ RNG = np.random.default_rng(0)
 
 
 def lesson_function(lesson, name):
-    """Return a function that a lesson defines. It may use NumPy and math."""
+    """Return a function that a lesson defines; its code may use `np` and `math`."""
     (path,) = (ROOT / "notebooks").glob(f"{lesson}_*.ipynb")
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
@@ -68,7 +68,7 @@ def first_output(function):
 def test_check_code_of_a_lesson(lesson, name, exercise, codes):
     function = lesson_function(lesson, name)
     answer = first_output(function)
-    if name == "backward":  # its second argument is the cache of the forward function
+    if name == "backward":  # this function takes a cache, but the checker passes arrays
         forward_of_lesson = lesson_function("03", "forward")
 
         def answer(dy, *given):
@@ -127,13 +127,13 @@ def test_check_rejects_other_numbers(task, asked_id, name):
 def test_check_recognises_too_few_decimals(task, asked_id, name):
     right = np.asarray(task.posed(name).answer, float)
     result = check(asked_id, np.round(right, max(task.decimals - 1, 0)))
-    has_passed = bool(result)  # if the last decimal is 0
+    has_passed = bool(result)  # rounding keeps a number whose last decimal is 0
     if not has_passed and not result.codes and task.decimals > 1:
         assert "The answer is correct but" in result.evidence
 
 
 def count_trained_positions(rows, d, low, high):
-    """Count the numbers of a learned table that get a gradient from texts of these lengths."""
+    """Count the entries of a learned position table that get a gradient from texts of these lengths."""
     params = npf.LearnedPositionsParams(np.zeros((rows, d)))
     has_gradient = np.zeros((rows, d), bool)
     for length in range(low, high + 1):
@@ -144,7 +144,7 @@ def count_trained_positions(rows, d, low, high):
 
 
 def find_sample_size(percent):
-    """Return the smallest sample in which this accuracy is significantly better than a coin."""
+    """Return the smallest sample size for which this accuracy is significantly better than guessing."""
     n = 1
     while percent / 100 <= 0.5 + 1.96 * np.sqrt(0.25 / n):
         n += 1
@@ -407,7 +407,7 @@ def find_npformer_answer(task):
 
 
 def port_block(x, *file):
-    """Return the output of npformer's block, whose parameters are the arrays of a file."""
+    """Return the output of npformer's block with the arrays of a model file as parameters."""
     W_Q, W_K, W_V, W_O, gamma_1, gate, up, down, gamma_2 = (array.T for array in file)
     config = npf.CausalLMConfig(x.shape[1], gate.shape[1], 4, 2, 1, rope_layout="halves")
     attention = npf.AttentionParams(W_Q, W_K, W_V, W_O)
@@ -434,7 +434,7 @@ def sample_top_p(p, share):
     return kept / kept.sum()
 
 
-COMBINATIONS = {  # answers that combine several functions of npformer
+COMBINATIONS = {  # accepted answers that combine several functions of npformer
     "port.block": port_block,
     "rope.attention": attend_with_rope,
     "attention.grouped": attend_in_groups,

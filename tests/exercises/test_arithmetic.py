@@ -1,4 +1,4 @@
-"""Typed answers are read: plain numbers, calculations and lists of both. Ambiguous text is rejected."""
+"""Tests of reading typed answers: numbers, calculations and lists are read, ambiguous text is rejected."""
 
 import math
 import time
@@ -163,7 +163,7 @@ TYPED = {
     "ln(2)/ln(10)": math.log(2) / math.log(10),
     "cos(1)^2": math.cos(1) ** 2,
     "2^cos(0)*3": 6,
-    # constants, and products without a sign
+    # constants, and products without a multiplication sign
     "π": PI,
     "2π": 2 * PI,
     "2 pi": 2 * PI,
@@ -281,7 +281,7 @@ log(8,2) | np.log(8,2) | log(8, 2) | \\sqrt[3]{8} | \\frac12 | \\frac{1}2 | \\fr
 50% tokens | 1 + 50% | 50% + 1 | 50 % * 2 | 2 + 3 percent | forty | 3 forty | 3 sixteen | 7*5 = 36
 7*5 = | = | x = | 7x = 35 | 1/3 = 0.3 | 3 = y | == 2 | 2 ~ 2 | x = y | 0.001 = 0.002 | 1 = 2 = 2 | 3 sin
 3 cos tokens | 3 np.foo | sin 1 2 | sin x | 3 ab | 50 per cent 3 | 2^sin 1*3 | 100 = 98.5
-"""  # separated by " | " or by newlines
+"""  # the texts are separated by " | " or by newlines
 
 HUGE = {
     "nines": "9^" * 90 + "9",
@@ -358,7 +358,7 @@ def test_read_arithmetic_limits_the_length(length, expected):
 
 @pytest.mark.parametrize("opening", ["(", "-(", "1^(", "cos(0)^("])
 def test_read_arithmetic_limits_the_nesting(opening):
-    openings = opening.count("(") - opening.count(")") + opening.count("^")  # an exponent is a level too
+    openings = opening.count("(") - opening.count(")") + opening.count("^")  # an exponent is one level
     deepest = 19 // openings
     assert read_arithmetic(opening * deepest + "1" + ")" * deepest) is not None
     deepest += 1
@@ -478,7 +478,7 @@ def test_read_numbers_reads_lists(text):
 
 
 UNREAD_LISTS = [
-    ("1,5 √4", 2),  # either 1 and 5√4, or 1.5 and √4
+    ("1,5 √4", 2),  # ambiguous: it means either 1 and 5√4, or 1.5 and √4
     ("√4 √9", 3),
     ("√4, 3", 3),
     ("√4, x", 2),
@@ -644,7 +644,7 @@ def test_read_letter_reads_up_to_six_options():
     assert read_letter("g", [*options, "seven"]) == ""
 
 
-TRUTH_ANSWERS = {  # by the truth value that they are read as
+TRUTH_ANSWERS = {  # {truth value: answers that `read_truth` reads as this value}
     True: ["True", "t", "1", "yes", "YES, always", "true: so", "t; so", "1. so", True, 1, 1.0],
     False: ["false", "F", "0", "no", "No, never", False, 0, 0.0],
     None: ["", "maybe", "true so", "no idea", "x.", "2", "...", 2],
@@ -713,7 +713,7 @@ def calculate(code):
     """Evaluate an expression in Python; return None for errors and for complex or infinite values."""
     try:
         value = eval(code, {"math": math})
-    except (ArithmeticError, ValueError, TypeError):  # a complex number has no cosine
+    except (ArithmeticError, ValueError, TypeError):  # such as the cosine of a complex number
         return None
     if isinstance(value, complex) or not math.isfinite(value):
         return None

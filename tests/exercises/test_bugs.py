@@ -1,4 +1,4 @@
-"""Find the bug: the drawn function is wrong in one line, and the corrected function passes."""
+"""Tests of "find the bug": the drawn function is wrong in one line, and the corrected function passes."""
 
 import pytest
 from codings import CODE, check

@@ -37,7 +37,7 @@ PE = "pe.table"
 
 # --- every listed mistake --------------------------------------------------------------------------
 
-INDISTINGUISHABLE = [  # mistakes that give the same outputs
+INDISTINGUISHABLE = [  # sets of mistakes that give the same outputs
     {"PE-EXP-DOUBLED", "PE-BASE-1E8"},
     {"PE-EXP-NO-2", "PE-BASE-100"},
     {"AT-MASK-SIGN", "AT-MASK-INVERTED"},
@@ -126,7 +126,7 @@ def test_example_exercise_of_contributing_works(monkeypatch):
 
 
 def test_block_backward_is_the_gradient_of_block_forward():
-    """For other backward exercises, test_answers.py compares the solution with npformer's own function."""
+    """test_answers.py compares the solutions of other backward exercises with npformer's functions."""
     forward = solution_of("block.forward")
     backward = solution_of("block.backward")
     for dy, *backward_arguments in code_task("block.backward").probe.calls:
@@ -181,7 +181,7 @@ def misuse_one_argument(task):
         yield "is_landmark", landmark, function
 
 
-EARLIER_FINDINGS = {  # other true findings, which the checker reports first
+EARLIER_FINDINGS = {  # true findings that the checker may report instead of the expected one
     "calls_in_order", "call_gets_other_array", "wrong_shape", "weight_depends_on_more", "weights_asymmetric",
     "likelier_token_dropped", "one_hot", "outputs_returned", "too_many_and_too_few_tokens", "unused_there",
 }  # fmt: skip
@@ -212,7 +212,7 @@ def combine_outputs(task, first, second, from_first):
 
 @pytest.mark.parametrize("task", [e for e in CODE if len(e.probe.outputs) > 1], ids=lambda task: task.id)
 def test_check_names_mistakes_in_different_outputs(task):
-    """Combine each listed mistake with the next one, if they change different outputs."""
+    """Combine each listed mistake with the next mistake, if the two change different outputs."""
     for one, two in itertools.pairwise(known_mistakes(task)):
         have_run = all(outcome.arrays for known in (one, two) for outcome in known.outcomes)
         if one.wrong_outputs & two.wrong_outputs or not have_run:

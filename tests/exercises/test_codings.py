@@ -16,7 +16,7 @@ STATUSES = {
     "right": {"pass"},
     "remarked": {"pass"},
     "variant": {"pass_variant"},
-}  # of correct answers, by label
+}  # the statuses of correct answers, by label
 FAILED = {"known_mistake", "ambiguous", "unrecognised", "error"}
 
 
@@ -28,7 +28,7 @@ def test_check_gives_each_coding_its_reply(topic):
 
 
 def find_problems(coding):
-    """Yield what is wrong with the reply to a coding."""
+    """Yield a description of each problem with the reply to a coding."""
     result = get_reply(coding)
     text = " ".join([*result.codes, result.evidence, result.hint])
     if result.status not in STATUSES.get(coding.label, FAILED):
@@ -48,7 +48,7 @@ def find_problems(coding):
 
 
 def find_problems_of_rejection(coding, result):
-    """Yield what is missing in the reply to a wrong answer, and each expected number that it gives away."""
+    """Yield each part that the reply to a wrong answer lacks, and each expected number that it reveals."""
     if not result.question.endswith("?"):
         yield "no question"
     mistakes = [load_mistakes()[code] for code in coding.codes]

@@ -11,13 +11,13 @@ from npformer.exercises.bank.questions import DRAWN, FRESH
 from npformer.exercises.probe import Draws, run, suppress_warnings
 from npformer.exercises.task import compile_function
 
-SAMPLE = 2  # mutants of each exercise in the fast tests; -m slow runs all mutants
+SAMPLE = 2  # the number of mutants per exercise in the fast tests; -m slow runs all
 OTHER_SEEDS = range(DRAWN + FRESH, DRAWN + FRESH + 12)  # seeds of calls that the checker does not make
-TOO_SMALL = {  # changing the base 10000 by 1 changes short texts less than the accuracy of float32
+TOO_SMALL = {  # these mutants may pass: for short texts, their effect is below the accuracy of float32
     "rope.attention": ("10000.0 -> 10001.0", "10000.0 -> 9999.0"),
     "port.block": ("10000.0 -> 10001.0", "10000.0 -> 9999.0"),
 }
-ALLOWED = {  # accepted variants, such as a different layout of the position table
+ALLOWED = {  # a mutant may be an accepted variant, such as a different layout of the position table
     "pe.table": {"pass_variant"},
     "ffn.backward": {"pass_variant"},
 }
@@ -39,7 +39,7 @@ def is_same_function(task, mutant):
 
 
 def find_accepted(task, mutants):
-    """Yield the descriptions of the mutants that pass, are not variants, and give different numbers."""
+    """Yield descriptions of mutants that pass although they are no variants and give different numbers."""
     for description, text in mutants:
         if description in TOO_SMALL.get(task.id, ()):
             continue

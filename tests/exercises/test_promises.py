@@ -179,7 +179,7 @@ def test_probe_fresh_calls_have_different_sizes(task):
     for given in task.probe.fresh:
         axes = [axis for name in task.probe.names for axis in task.probe.axis_names.get(name, ())]
         sizes = [size for axis, size in task.probe.sized(given).items() if axes.count(axis) >= 1 and size > 1]
-        assert len(set(sizes)) >= len(sizes) - 1  # n_heads may be a multiple of another size
+        assert len(set(sizes)) >= len(sizes) - 1  # two sizes may be equal, such as n_heads and d_k
 
 
 @pytest.mark.parametrize("task", CODE, ids=lambda task: task.id)
@@ -196,7 +196,7 @@ def test_known_mistakes_differ_from_the_solution(task):
 
 
 def find_kinds(exercise, function):
-    """Return the findings about a wrong function by kind, and the codes of its mistakes."""
+    """Return a dict whose keys are the kinds of the findings about a wrong function and its mistake codes."""
     result = check(exercise, function)
     assert not result
     return {finding.kind: finding for finding in result.findings} | dict.fromkeys(result.codes)

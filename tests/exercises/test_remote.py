@@ -29,7 +29,7 @@ def test_check_reports_arguments_changed_by_remote_call():
 
 
 class Opaque:
-    """An object in another process, as the grader represents it."""
+    """A mock of the object by which the grader represents a value in another process."""
 
     kind = "DataFrame"
 

@@ -20,10 +20,10 @@ def read_table(path):
 
 
 def make_submission(name, data=b"", time=0.0):
-    """Return a submission that is only in memory."""
+    """Return a submission that needs no file: its bytes are `data`."""
     return Submission(name, partial(io.BytesIO, data), time, name)
 
 
 def format_options(**options):
-    """Return options of the command as they are typed."""
+    """Return the arguments as options of a command: csv=path becomes "--csv=path"."""
     return [f"--{name}={value}" for name, value in options.items()]

@@ -1,6 +1,6 @@
 """Fixtures that replace the grading processes, because starting a process takes long.
 
-The grader needs `os.fork`. On a system without it, the grader reports this, and these tests are not collected.
+The grader needs `os.fork`. On a system without `os.fork`, pytest does not collect these tests.
 """
 
 import os
@@ -23,7 +23,7 @@ collect_ignore_glob = [] if hasattr(os, "fork") else ["test_*.py"]
 
 
 def make_iter_reports(grade, missing_protections=()):
-    """Return a replacement of `supervisor.iter_reports` that calls `grade` in this process."""
+    """Return a replacement for `supervisor.iter_reports` that calls `grade` in this process."""
 
     def iter_reports(files, ids, *settings):
         for file in files:
@@ -39,9 +39,9 @@ def make_iter_reports(grade, missing_protections=()):
 
 @pytest.fixture(scope="session")
 def cached_iter_reports(tmp_path_factory):
-    """One submission grader for all tests that use this fixture. It grades equal files once.
+    """A replacement for `supervisor.iter_reports` for many tests, which grades equal files only once.
 
-    The worker receives only the last part of a file's path, so files in different folders can be equal.
+    Files in different folders can be equal, because the worker receives only the last part of a path.
     """
     cache = {}
 
@@ -57,7 +57,7 @@ def cached_iter_reports(tmp_path_factory):
 
 @pytest.fixture
 def cached_grading(cached_iter_reports, monkeypatch):
-    """Use the grader with a cache, in tests of what happens after the grading."""
+    """Use the grader with a cache. This is for tests of the steps after the grading."""
     monkeypatch.setattr(supervisor, "iter_reports", cached_iter_reports)
 
 
@@ -72,7 +72,7 @@ def uncached_grading(tmp_path, monkeypatch):
 
 @pytest.fixture
 def graded_data(monkeypatch):
-    """Use a fake grader that passes every answer. The fixture is the list of the files' bytes."""
+    """Use a fake grader that passes every answer. Return the list of the files' bytes."""
     graded = []
 
     def grade(name, data, ids):
@@ -87,17 +87,17 @@ def graded_data(monkeypatch):
 
 
 class ExitCalled(BaseException):
-    """Raised instead of calling os._exit."""
+    """The error that `raise_exit` raises."""
 
 
 def raise_exit(code):
-    """Replace os._exit."""
+    """Raise ExitCalled. This function replaces os._exit, which would end the tests."""
     raise ExitCalled(code)
 
 
 @pytest.fixture
 def thread_grader(monkeypatch, tmp_path):
-    """A submission grader whose workers are threads of this process, so that coverage traces both sides."""
+    """A submission grader whose workers are threads of this process, so that coverage traces workers too."""
     grader_end, server_end = socket.socketpair()
     server_end.sendall(b"[]")
     server_process = SimpleNamespace(wait=lambda: 0)
@@ -114,7 +114,7 @@ def thread_grader(monkeypatch, tmp_path):
 
 def start_worker_thread(server_end, request):
     """Start a thread that serves one submission, and return the channel to it."""
-    server_end.sendall(b"0.0")  # CPU seconds, which the grader receives when it closes the worker
+    server_end.sendall(b"0.0")  # the CPU seconds of the worker, which the grader reads at the end
     grader_end, worker_end = socket.socketpair()
 
     def serve():

@@ -1,8 +1,8 @@
-"""Forty honest submissions as four learning management systems (LMS) export them, with a class list each.
+"""Forty honest submissions, ten from each of four learning management systems (LMS), and four class lists.
 
-Each LMS exports the work of ten students under its own file names, and its class list has its own columns. Two
-students are called Anna Smith, and one student submits nothing. The files have features that must cost no
-points: magics, zip files, odd suffixes, encodings, earlier versions. The exercises are a letter and a softmax.
+The file names and the columns of the class list depend on the LMS. Two students are called Anna Smith, and
+one student submits nothing. The files have features that must cost no points: magics, zip files, odd suffixes,
+encodings, earlier versions. The exercises ask for a letter and for a softmax.
 """
 
 import io
@@ -27,9 +27,9 @@ ZIP_MEMBERS = {"env/hw1.py": CODE, ".ipynb_checkpoints/hw1.py": "1 / 0", "__MACO
 class System(NamedTuple):
     """The form in which an LMS exports files and class lists."""
 
-    path: str  # of a submission
-    header: str  # of the class list
-    line: str  # of the class list
+    path: str  # the path of a submission
+    header: str  # the first line of the class list
+    line: str  # each further line of the class list
     encoding: str
 
 
@@ -76,7 +76,7 @@ def make_zip(members):
 
 
 def make_files():
-    """Return (file name, bytes) of each student in NAMES. All answers are correct."""
+    """Return (file name, bytes) of the submission of each student in NAMES. All answers are correct."""
     cells = ("import numpy as np", f"{MAGICS.splitlines()[1]}\norder_bag = 'b'", SOFTMAX + MAGICS)
     return [
         ("hw1.py", CODE.encode()),
@@ -93,7 +93,7 @@ def make_files():
 
 
 def describe_student(number, name):
-    """Return the parts of paths and class lists for one student. One student is late."""
+    """Return the data of one student that paths and class lists contain. One student is late."""
     first, _, last = name.rpartition(" ")
     is_late = number == LATE_NUMBER
     return {
@@ -109,7 +109,7 @@ def describe_student(number, name):
 
 
 def write_class(system_name, folder):
-    """Write the class and its class list, and return both paths."""
+    """Write a zip file with all submissions, and the class list. Return both paths."""
     system = SYSTEMS[system_name]
     students = [describe_student(i, name) for i, name in enumerate([*NAMES, MISSING_STUDENT], FIRST_NUMBER)]
     files = {}

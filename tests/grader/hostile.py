@@ -1,6 +1,7 @@
-"""A folder of hostile, broken and odd submissions, each with the results that it may have.
+"""A folder of hostile, broken and odd submissions, and the allowed results of each submission.
 
-Most of them are in hostile.txt, which explains its format. This module has those that are no plain text.
+Most submissions are in hostile.txt, which explains its format. This module has the submissions that are not
+plain text.
 """
 
 import json
@@ -37,7 +38,7 @@ BLOCK = re.compile(r"^=== (\S+) (before|after|table|whole)(.*)\n((?:(?!===|# ---
 
 WRONG = {"known_mistake", "ambiguous", "unrecognised", "error"}
 NO_ANSWER = {"not answered", "not read"}
-STATUSES = {  # the statuses of a row that a word in hostile.txt allows
+STATUSES = {  # each word in hostile.txt, and the statuses of a row that it allows
     "pass": {"pass", "pass_variant"},
     "wrong": WRONG,
     "none": NO_ANSWER,
@@ -45,11 +46,11 @@ STATUSES = {  # the statuses of a row that a word in hostile.txt allows
     "any": WRONG | NO_ANSWER | {"pass"},
 }
 USUAL = {"bag": "pass", "table": "wrong", "softmax": "pass"}
-LOST = ("none", "none", "none")  # the file cannot be read to its end
+LOST = ("none", "none", "none")  # no answers: the grader cannot read these files to the end
 
 
 class Case(NamedTuple):
-    """A file, and for each exercise the key of STATUSES that its row must have."""
+    """A file, and for each exercise the key in STATUSES of the statuses that its row may have."""
 
     text: str | bytes
     allowed: tuple[str, ...] = tuple(USUAL.values())
@@ -57,7 +58,7 @@ class Case(NamedTuple):
 
 
 def read_cases():
-    """Return every case by the name of its file."""
+    """Return {file name: case} for hostile.txt and FILES."""
     cases = {}
     for name, position, words, code in BLOCK.findall(Path(__file__).with_suffix(".txt").read_text("utf-8")):
         file_name = name if "." in name else f"{name}.py"
@@ -69,7 +70,7 @@ def read_cases():
 
 
 def place_code(position, code):
-    """Return the file that has the code in this position."""
+    """Insert the code into a file of answers at the place that `position` names."""
     if position == "before":
         return f"{code}\n{ZEROS}"
     if position == "after":
@@ -114,11 +115,11 @@ FILES = {name: Case(ZEROS) for name in ODD_NAMES} | {
     "exits.ipynb": Case(make_notebook("import sys; sys.exit()", ZEROS)),
     "plots.py": Case("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n" + ZEROS),
 }
-FEW_FILES = ("numpy.py", "two\nlines.py", "bad_cell.ipynb", "too_large_a_file.py")  # in the short run
+FEW_FILES = ("numpy.py", "two\nlines.py", "bad_cell.ipynb", "too_large_a_file.py")  # used when `few` is true
 
 
 def encode(text, **places):
-    """Return the bytes of a file; `places` are the paths and ports that the file tries to reach."""
+    """Return the bytes of a file; `places` are the paths and ports that replace the placeholders in it."""
     if isinstance(text, bytes):
         return text
     for key, value in places.items():
@@ -127,7 +128,7 @@ def encode(text, **places):
 
 
 def write_class(folder, *, out, port=9, correct_files=0, few=False):
-    """Write all files, or a few of each kind, and some correct ones. Returns the case of each name."""
+    """Write all hostile files (or a few), and some correct files. Return {file name: case}."""
     cases = read_cases()
     if few:
         cases = {name: case for name, case in cases.items() if name in FEW_FILES or "few" in case.flags}

@@ -23,9 +23,9 @@ from npformer.grader.submissions import MAX_BYTES
 
 # --- forty submissions of four systems -------------------------------------------------------------
 
-DUE = {"blackboard": "2026-03-01T12:00:00"}  # Blackboard writes the submission time into the file name
+DUE = {"blackboard": "2026-03-01T12:00:00"}  # only file names of Blackboard contain the submission time
 NEVER = "2100-01-01T00:00:00"
-NUMBER = {  # the student's number in a path
+NUMBER = {  # the pattern that finds the student's number in a path
     "canvas": r"_(\d{4})_77",
     "moodle": r"_(\d{4})_assign",
     "blackboard": r"_u(\d{4})_",
@@ -70,7 +70,7 @@ Ben,1003,ben@x.org
 "Ode, Ben",1004,ode@x.org
 Eva Maria de la Cruz,1005,eva@x.org; eva@y.org; e@x.org; e@y.org
 """
-OWNERS = {  # a file: the student that it claims, its owner, and what the teacher has to decide
+OWNERS = {  # a file: the student that it names, the id of its owner, and what the teacher has to decide
     "a.py": ("Anna Smith", None, "fits Anna Smith (1002) and Anna Smith (17)"),
     "b.py": ("smith@x.org", "1002", None),
     "c/1003/x.py": (
@@ -90,7 +90,7 @@ OWNERS = {  # a file: the student that it claims, its owner, and what the teache
 
 
 def test_find_owners_needs_more_than_a_name(tmp_path):
-    """Two students have the same name, so the name alone does not decide."""
+    """Two students have the same name, so a file that contains only this name has no owner."""
     students = read_class_list(write_text(tmp_path / "r.csv", CLASS_LIST), "id=Number,email=Mail")
     claims = {name: claim for name, (claim, _, _) in OWNERS.items()}
     owners = find_owners([*map(make_submission, OWNERS)], claims, students)
@@ -122,10 +122,11 @@ def make_row(submission, exercise="order.bag", status="pass", evidence="Seen.", 
 
 @pytest.fixture
 def homework(tmp_path):
-    """The assignment, and the files, rows and owners of four students.
+    """The files, rows and owners of four students, and the assignment.
 
     Ada has two submissions: a late one with a partly correct answer, and an earlier one with two correct answers.
-    Ben is late by the class list, Cem by the name of the file, and the fourth student has no submission.
+    The class list says that Ben is late, and the file name says that Cem is late. The fourth student has no
+    submission.
     """
     assignment = read_assignment(write_text(tmp_path / "a.toml", ASSIGNMENT))
     noon = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
@@ -226,7 +227,7 @@ EXPECTED_TEXTS = (  # a file, and a text that occurs in it
 
 @pytest.fixture(scope="module")
 def grade_class(tmp_path_factory, cached_iter_reports):
-    """A function that grades the class with more options and returns {name: text} of all output files."""
+    """Return a function that grades the class with these options and returns {name: text} of all outputs."""
     top = tmp_path_factory.mktemp("class")
     (top / "in").mkdir()
     for name, text in SUBMISSIONS.items():
@@ -256,7 +257,7 @@ def grade_class(tmp_path_factory, cached_iter_reports):
 
 @pytest.fixture(scope="module")
 def class_texts(grade_class):
-    """The output files of the class."""
+    """Grade the class, and return {name: text} of all output files."""
     return grade_class("open")
 
 
@@ -277,7 +278,7 @@ def test_format_class_page_escapes_names(class_texts):
 
 
 def test_grade_anonymous_names_only_in_key(grade_class):
-    """The key of an earlier homework exists, and its numbers stay."""
+    """Students who are in the key of an earlier homework keep their numbers."""
     old_key = grade_class("first", "--anonymous=key.txt")["key.txt"].replace("student-0", "student-7")
     texts = grade_class("secret", "--anonymous=key.txt", **{"key.txt": old_key})
     assert texts.pop("key.txt") == old_key
@@ -345,7 +346,7 @@ def test_format_feedback_escapes_markdown(feedback_class):
 
 
 def test_find_similar_ignores_names_and_comments():
-    """A copy is found, and so is a copy of npformer's source. The code that everyone has does not count."""
+    """Copies of a classmate or of npformer's source are found. Code that everyone has does not count."""
     source = (Path(supervisor.__file__).parents[1] / "attention.py").read_bytes()
     twenty_runs = f"x = {[*range(70, 84)]}".encode()
     nineteen_runs = f"x = +{[*range(50, 63)]}".encode()

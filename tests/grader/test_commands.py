@@ -41,7 +41,7 @@ def test_check_exit_code_and_output(text, options, code, expected, tmp_path, cap
 
 @pytest.fixture
 def gradescope_command(tmp_path):
-    """The command that Gradescope runs on a folder with one file."""
+    """The arguments of the command that Gradescope runs on a folder with one file."""
     folder = tmp_path / "submission"
     folder.mkdir()
     write_text(folder / "whatever name.py", "order_bag = 'b'")
@@ -125,7 +125,7 @@ REJECTED_ASSIGNMENTS = (  # the text of the file, and a part of the message
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with a submission, a journal and a class list. Nothing in it may be graded or overwritten."""
+    """A folder with a submission, a journal and a class list. No command may grade or overwrite these."""
     monkeypatch.setattr(supervisor, "grade_class", lambda *given, **options: pytest.fail("graded"))
     (tmp_path / "empty").mkdir()
     write_text(tmp_path / "a.py", "")
@@ -137,7 +137,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run_rejected(command, folder, capsys):
-    """Run a command in the folder and return its error message."""
+    """Run a command that must fail, and return its error message; {} in the command is the folder."""
     assert cli.main([word.replace("{}", str(folder)) for word in command.split()]) == 2
     return capsys.readouterr().err
 

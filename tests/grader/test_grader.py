@@ -32,7 +32,7 @@ NEEDS_PROC = pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks at /pr
 
 
 def read_rows(path):
-    """Return the rows of a table by submission and exercise."""
+    """Return {(submission, exercise): row} of an answers table."""
     with path.open(newline="", encoding="utf-8") as file:
         return {(row["submission"].lstrip("'"), row["exercise"]): row for row in csv.DictReader(file)}
 
@@ -47,7 +47,7 @@ def list_files(folder):
 
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
-    """The temporary directory of a run. Its path is in the environment of all processes of the run."""
+    """The temporary directory of a run. All processes of the run have its path in their environment."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -55,7 +55,7 @@ def temporary(tmp_path, monkeypatch):
 
 
 def list_processes(temporary):
-    """Return the ids of the run's processes, without this one. Other tests may grade at the same time."""
+    """Return the ids of the processes of this run, except this process. Other runs may be active too."""
     environments = Path("/proc").glob("[0-9]*/environ")
     found = [path.parent.name for path in environments if is_of_run(path, temporary)]
     return [process_id for process_id in found if process_id != str(os.getpid())]
@@ -81,7 +81,7 @@ def wait_for_processes(temporary):
 
 # --- a hostile class -------------------------------------------------------------------------------
 
-EXPECTED_CELLS = {  # (file, column): a text in the cell
+EXPECTED_CELLS = {  # {(file, column): a text that this cell of the table must contain}
     ("surrogate_name.py", "student"): "A\\udcff\\x00 B",
     ("formula_name.py", "student"): "'=HYPERLINK(1)",
     ("long_name.py", "student"): "x" * 100,
@@ -99,9 +99,9 @@ def find_missing_protections():
 
 
 def write_hostile_class(folder, out, port, few):
-    """Write the class and return its cases, without files that this system cannot grade safely."""
+    """Write the class without the files that this system cannot grade safely, and return the cases."""
     cases = hostile.write_class(folder, out=out, port=port, correct_files=3 if few else 50, few=few)
-    if find_missing_protections():  # these files would harm the test itself
+    if find_missing_protections():  # without a sandbox, some files would harm the test itself
         for name in [name for name, case in cases.items() if "alone" in case.flags]:
             (folder / name).unlink()
             del cases[name]
@@ -128,7 +128,7 @@ def check_rows(rows, cases):
 
 @pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["few", "all"])
 def test_grade_hostile_class_changes_no_other_result(few, tmp_path, temporary, monkeypatch):
-    """Grade hostile, broken, odd and correct files: a few with one process, or all with two."""
+    """Grade hostile, broken, odd and correct files: a few files with one worker, or all files with two."""
     folder, out = tmp_path / "class", tmp_path / "out.csv"
     folder.mkdir()
     listener = socket.create_server(("127.0.0.1", 0))
@@ -163,11 +163,12 @@ def softmax_forward(s):
 
 
 def test_sandbox_shows_only_python_and_drops_privileges(tmp_path):
-    """The submission itself asks the kernel what it can see of this computer."""
+    """The submission checks from inside which of these paths exist, and which privileges it has."""
     secret = tmp_path / "secret"
     secret.write_text("x")
     paths = [str(secret), cli.__file__, supervisor.__file__, "/etc/shadow", os.path.expanduser("~/.ssh")]
-    # pytest is in site-packages, which submissions need. An installed npformer is there too.
+    # The sandbox must hide a folder inside site-packages too, because npformer may be installed there. In this
+    # test, `hidden` is the folder of pytest.
     paths.append(pytest.__file__)
     text = LOOKS_AROUND.format(paths=paths, uid=os.getuid())
     with SubmissionGrader(str(tmp_path), Limits(hidden=str(Path(pytest.__file__).parent))) as grader:
@@ -213,7 +214,7 @@ def test_grade_limits_processes(small_grader):
 
 
 def test_grade_file_cannot_stop_other_processes(small_grader):
-    """The file tries to stop its watchdog. The next file is graded as usual."""
+    """A file tries to stop the process that watches it. The next file is graded as usual."""
     if not small_grader.missing_protections:
         text = STOPS_OTHERS + hostile.read_cases()["allclose.py"].text
         assert small_grader.grade("a.py", text.encode(), ["order.bag"])[0].status == "pass"
@@ -232,7 +233,7 @@ def softmax_forward(s):
 
 
 def test_grade_ends_a_function_that_sleeps(tmp_path):
-    """The wall limit, here 1 second, ends the function. It would never reach the CPU limit."""
+    """The wall limit of 1 second ends the function. A sleeping function never reaches the CPU limit."""
     started = time.monotonic()
     with SubmissionGrader(str(tmp_path), Limits(seconds=7, wall=1)) as grader:
         bag, softmax = grader.grade("a.py", SLEEPS.encode(), ["order.bag", "softmax.forward"])
@@ -250,7 +251,7 @@ memory exit_in_table files_of_its_own""".split()
 
 @pytest.mark.skipif(not HAS_UNSHARE, reason="needs unshare of util-linux")
 def test_grade_without_sandbox_reports_it_and_ends_processes(tmp_path, temporary):
-    """No file starts processes without end: the system does not limit the processes of root."""
+    """The files start few processes, because the system does not limit the number of processes of root."""
     folder, out = tmp_path / "class", tmp_path / "out.csv"
     folder.mkdir()
     cases = hostile.read_cases()
@@ -274,12 +275,12 @@ def test_grade_without_sandbox_reports_it_and_ends_processes(tmp_path, temporary
 SIGNALS = [(signal.SIGKILL, 1)]
 for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
     SIGNALS.append(pytest.param(number, 2, marks=pytest.mark.slow))
-# Without `if __name__ == "__main__"`: a grading process must not run this program again.
+# There is no `if __name__ == "__main__"`: the test fails if a grading process runs this program again.
 PROGRAM = "import sys\nfrom npformer import cli\nsys.exit(cli.main())"
 
 
 def write_twelve_files(folder):
-    """Write twelve files. The later ones take longer, so that the run is interrupted before its end."""
+    """Write twelve files. The last six take longer, so the interruption comes before the end of the run."""
     folder.mkdir()
     for i in range(12):
         text = hostile.RIGHT if i % 3 else hostile.ZEROS
@@ -288,14 +289,17 @@ def write_twelve_files(folder):
 
 
 def interrupt_after_three_files(command, temporary, signal_number, is_repeated):
-    """Start a run and send it a signal after three files, maybe twice. Returns the process and its stderr."""
+    """Start a run, and send it a signal after three files. Return the process and the text of stderr.
+
+    If `is_repeated`, send the signal twice.
+    """
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     process.stderr.readline()
     assert list_processes(temporary), "the processes of the run are found by its directory"
     for _ in range(2):
         process.stderr.readline()
     process.send_signal(signal_number)
-    if is_repeated:  # during the removal of the directory
+    if is_repeated:  # the second signal comes while the run deletes its directory
         time.sleep(0.2)
         process.send_signal(signal_number)
     return process, process.communicate(timeout=60)[1]
@@ -319,7 +323,7 @@ def test_grade_resumes_to_the_same_table(signal_number, workers, tmp_path, tempo
         assert "--resume continues from there" in stderr
     wait_for_processes(temporary)
     with journal.open("a") as file:
-        file.write('{"file": "s11.py", "rep')  # a line that a full disk has truncated
+        file.write('{"file": "s11.py", "rep')  # an incomplete line, as after a full disk
     assert cli.main([*arguments, "--resume"]) == 0
     rows = grade_class(find_submissions(folder), [*hostile.IDS], Limits())
     expected.write_text(format_answers_table(rows, make_assignment(hostile.IDS)), newline="")
@@ -362,7 +366,7 @@ def terminate(*arguments):
     time.sleep(5)
 
 
-INTERRUPTIONS = {  # the object and the name of its function that is replaced, the replacement, the exit code
+INTERRUPTIONS = {  # an object, the name of its function to replace, the replacement, the exit code
     "full disk for the journal": (Journal, "add", fill_disk, 2),
     "full disk for the page": (report_page, "format_class_page", fill_disk, 2),
     "Ctrl+C": (Journal, "add", press_ctrl_c, 130),
@@ -401,7 +405,7 @@ def test_grade_interrupted_reports_how_to_resume(
 
 @pytest.fixture
 def started_processes(monkeypatch):
-    """Kill the first grading processes when they start. Returns a function: it sets their number."""
+    """Return a function: `kill_first(count)` kills the next `count` grading processes when they start."""
     started = []
     start = supervisor.GradingProcess
 
@@ -438,7 +442,7 @@ FILE_MESSAGE = ("a.py", "It cannot be read.", ["order.bag"])
 
 
 def test_run_grading_process_ends_with_its_server(monkeypatch):
-    """A file can end the server if there is no sandbox. The next file must not be blamed for it."""
+    """Without a sandbox, a file can end the server. The next file must not be reported as the cause."""
     supervisor_end, process_end = Pipe()
     grader_end, server_end = socket.socketpair()
     ended_server = SimpleNamespace(wait=lambda: 0, poll=lambda: -9)

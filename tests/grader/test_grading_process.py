@@ -21,8 +21,8 @@ from npformer.grader.worker.protocol import Channel, pack
 def grade_replies(thread_grader):
     """A function that grades a file whose workers send fixed replies.
 
-    Each worker sends these values or bytes, whatever it receives, and then closes the channel. The function
-    returns the status and the evidence of each row.
+    Each worker sends the given values or bytes, whatever it receives, and then closes the channel. The
+    function returns the status and the evidence of each row.
     """
     with ExitStack() as stack:
 
@@ -49,7 +49,7 @@ def grade_replies(thread_grader):
 
 
 def make_first_reply(*ids):
-    """Return the first reply of a worker: the answers are functions."""
+    """Return the first reply of a worker, in which every answer is a function."""
     return {"student": "Ada", "problem": "", "names": "", "answers": dict.fromkeys(ids, len)}
 
 
@@ -68,7 +68,7 @@ FORGED_REPLIES = {
     "unknown callback": {"callback": 5, "args": ()},
     "no changed": {"value": 3},
     "no value": {"changed": []},
-    "changed number": {"value": 3, "changed": [0]},  # the arguments of pe.table are no arrays
+    "changed number": {"value": 3, "changed": [0]},  # pe.table has no array arguments that could change
     "changed text": {"value": 3, "changed": ["x"]},
     "no list": {"value": 3, "changed": 0},
     "function as value": {"value": len, "changed": []},
@@ -104,13 +104,13 @@ def test_call_remotely_limits_callbacks(grade_replies, monkeypatch):
 
 
 def grade_forged_value(grade_replies, reply):
-    """Return the evidence if every call of pe.table has this reply."""
+    """Return the evidence for a worker that sends this reply to every call of pe.table."""
     return grade_replies(TABLE, *[reply | {"changed": []}] * 99)[0][1]
 
 
 @pytest.mark.parametrize("value", [{"value": np.zeros((6, 8)), "changed": [0]}, ERROR, {"error": ERROR}])
 def test_call_remotely_reads_plain_fields(grade_replies, value):
-    """A value that looks like an object of the checker is a value like any other."""
+    """A dict that imitates an object of the checker is treated as a plain dict."""
     assert " dict" in grade_forged_value(grade_replies, {"value": value})
 
 
@@ -184,7 +184,7 @@ def test_request_stops_waiting_at_the_limit(grade_replies, thread_grader):
 
 
 def test_start_worker_halves_time_after_each_loss(thread_grader, grade_replies):
-    """Endless loops in several functions take little more time than one."""
+    """With these limits, endless loops in four functions take less than twice the time of one loop."""
     ids = ("pe.table", "ffn.forward", "softmax.forward", "heads.split")
     limits = []  # (CPU seconds, wall seconds) of each worker
     thread_grader.limits = Limits(seconds=8)
@@ -200,7 +200,7 @@ def test_start_worker_halves_time_after_each_loss(thread_grader, grade_replies):
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """A directory on the search path. The current directory is on the search path too."""
+    """A directory that is on the search path, like the current directory."""
     current = tmp_path / "current"
     root = tmp_path / "root"
     current.mkdir()
@@ -220,7 +220,7 @@ def test_make_search_path_keeps_site_packages(root):
 
 
 def test_choose_covered_leaves_needed_directories(tmp_path):
-    """Python itself may be in a secret directory, which then cannot be covered."""
+    """If Python itself is in a secret directory, this directory cannot be covered."""
     secret = [tmp_path / "with_python", tmp_path / "class"]
     needed = [str(tmp_path / "with_python" / "bin")]
     assert grading_process._choose_covered(secret, needed) == [str(tmp_path / "class")]
@@ -230,12 +230,12 @@ def test_choose_covered_leaves_needed_directories(tmp_path):
 
 
 def raise_overflow(exercise_id, answer, level):
-    """A checker with an error."""
+    """A checker that raises an unexpected error."""
     raise OverflowError
 
 
 def ignore_end_of_worker(exercise_id, answer, level):
-    """A checker that catches WorkerEnded as if it were an error of the student, and passes the answer."""
+    """A checker that catches WorkerEnded, like an error of the student's code, and passes the answer."""
     for _ in range(2):
         with pytest.raises(grading_process.WorkerEnded):
             answer()

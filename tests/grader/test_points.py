@@ -1,4 +1,4 @@
-"""Tests of `points`: points depend on data alone. A submission cannot forge them, and no text changes them."""
+"""Tests of `points`: submissions cannot forge points, and points do not depend on feedback texts."""
 
 import json
 
@@ -18,7 +18,7 @@ softmax.forward = 2
 order.bag = 1
 """
 AGREE = "dx, dgamma and dbeta agree."
-FORGED = {  # answers that contain sentences of the checker, or values that look like its data
+FORGED = {  # answers that imitate the sentences or the data of the checker
     "error": f"def layer_norm_backward(*args):\n    raise ValueError({AGREE!r})\n",
     "type": f"def layer_norm_backward(*args):\n    raise type({AGREE!r}, (Exception,), {{}})\n",
     "quotes": f"def layer_norm_backward(*args):\n    raise ValueError('” {AGREE} “')\n",
@@ -102,7 +102,7 @@ POINTS = {"known_mistake": 6.0, "unrecognised": 6.0, "error": 0.0, "not read": 0
 
 @pytest.mark.parametrize(("status", "expected"), POINTS.items())
 def test_compute_row_points_counts_correct_outputs(status, expected):
-    """Only the field `agreed` counts, and only for an answer that was checked to the end."""
+    """Only the outputs in `agreed` give points, and only if the answer was checked to the end."""
     row = Row("a.py", "", "adam.step", status, (), ("m", "v"), "w and m agree.")
     assert compute_row_points(row, ADAM) == expected
 
@@ -117,7 +117,7 @@ TEXT_COLUMNS = ("evidence", "hint", "question")
 
 
 def grade_everything(folder, out, homework, capsys):
-    """Return all data about a class: exit codes, tables and Gradescope's scores; and the texts of the rows."""
+    """Grade a class. Return its data (exit codes, scores, tables), and separately the feedback texts."""
     options = format_options(
         csv=out / "o.csv", grades=out / "g.csv", html=out / "p.html", assignment=homework
     )
@@ -135,7 +135,7 @@ def grade_everything(folder, out, homework, capsys):
 
 
 def read_scores(path):
-    """Return the scores of Gradescope's file, without the texts."""
+    """Return the scores in the file for Gradescope, without the texts."""
     results = json.loads(path.read_text(encoding="utf-8"))
     tests = [(test["name"], test["score"], test["max_score"], test["status"]) for test in results["tests"]]
     return results["score"], tests

@@ -1,4 +1,4 @@
-"""Tests of `worker.protocol`: frames keep values, and forged frames are rejected."""
+"""Tests of `worker.protocol`: values survive sending, and forged frames are rejected."""
 
 import base64
 import json

@@ -9,11 +9,11 @@ import pytest
 from npformer.grader import submissions
 from npformer.grader.submissions import find_submissions
 
-MAX_BYTES = 2000  # in these tests, instead of 2**24
+MAX_BYTES = 2000  # a small limit for these tests; the grader uses 2**24
 STUDENT_ZIP = honest.make_zip(
     {"a.py": "x", "b.txt": "", ".DS_Store": "", "deeper.zip": honest.make_zip({"c.py": "y"})}
 )
-# The zip file declares a size that is too small: 2000 bytes instead of 2001.
+# bomb.zip below declares 2000 bytes for a.py, which has 2001 bytes.
 ZIP_BOMB = honest.make_zip({"a.py": "x" * 2001, "b.py": "x" * 2000})
 ZIP_FILES = {
     "bad.zip": b"PK no",

@@ -1,4 +1,4 @@
-"""Tests of `worker`: how a submission is run and read, in a thread of this process."""
+"""Tests of `worker`, which runs a submission and reads its answers. Here it is a thread of this process."""
 
 import os
 import re
@@ -41,7 +41,7 @@ def test_grade_reports_each_kind_of_answer(thread_grader, kind, exercise_id, sta
 # --- run_submission --------------------------------------------------------------------------------
 
 MINUS_SIGNS = "x = " + "-" * 100_000 + "1"
-PROBLEMS = {  # a file's name and bytes, its answer to order.bag, and the start of its problem
+PROBLEMS = {  # a file's name and bytes, its answer to order.bag, and the start of the reported problem
     "number as student": ("a.py", b"student = 3\nx = '\0'", None, "a.py"),
     "Windows encoding": ("a.py", "# coding: cp1252\norder_bag = '€'".encode("cp1252"), "€", ""),
     "unknown encoding": ("a.py", b"# coding: klingon\norder_bag = '\xe9'", "é", ""),
@@ -66,7 +66,7 @@ PROBLEMS = {  # a file's name and bytes, its answer to order.bag, and the start 
 
 
 def run(name, data):
-    """Return the answer to order.bag and the problem of a file."""
+    """Run a submission. Return its answer to order.bag, and the reported problem."""
     student_module = run_submission(name, data)
     return find_answer(student_module, "order.bag"), student_module.problem
 
@@ -108,7 +108,7 @@ def test_leave_search_path_removes_our_directory(monkeypatch):
 
 @pytest.fixture
 def fake_finder(monkeypatch):
-    """The finder of the replacement of npformer, after the modules of npformer have been removed."""
+    """Call `hide_npformer`, and return the finder that imports a replacement for npformer."""
     modules = {"npformer": 1, "npformer.exercises.bank": 2, "__main__": worker_server, "os": os}
     monkeypatch.setattr(sys, "modules", modules)
     monkeypatch.setattr(sys, "meta_path", [])
@@ -135,7 +135,7 @@ def test_hide_npformer_replaces_it(fake_finder):
 
 
 ODD_CASES = {name: case for name, case in hostile.read_cases().items() if "odd" in case.flags}
-ODD_CASES |= {name: case for name, case in hostile.FILES.items() if name != "plots.py"}  # plots take long
+ODD_CASES |= {name: case for name, case in hostile.FILES.items() if name != "plots.py"}  # plots.py takes long
 
 
 def test_odd_cases_are_all_read():
@@ -144,7 +144,7 @@ def test_odd_cases_are_all_read():
 
 @pytest.mark.parametrize("name", ODD_CASES)
 def test_grade_odd_answers_cost_only_themselves(thread_grader, name):
-    """These files harm no process. The others are graded in the sandbox."""
+    """These files harm no process, so they need no sandbox. test_grader.py grades the other files."""
     case = ODD_CASES[name]
     rows = thread_grader.grade(name, hostile.encode(case.text), hostile.IDS)
     assert [row.exercise for row in rows] == list(hostile.IDS)

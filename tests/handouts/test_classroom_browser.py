@@ -1,8 +1,9 @@
 """Test the lessons in a real JupyterLab, and one lesson in Notebook 7.
 
-Each cell with its output fits on one screen. The accessibility tree has the description of every picture. An
-answer appears on the page after its cell has run, and not before. One or two lessons are tested by default,
-and all of them with `-m "browser and slow"`. The tests are skipped without Chromium or these programs.
+Each code cell with its output fits on one screen. The accessibility tree has the description of every
+picture. An answer appears on the page after its cell has run, and not before. One or two lessons are tested
+by default, and all of them with `-m "browser and slow"`. Without Chromium, JupyterLab or Notebook 7, the
+tests are skipped.
 """
 
 import json
@@ -26,19 +27,19 @@ pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --e
 pytestmark = pytest.mark.browser
 
 SCREEN = {"width": 1280, "height": 800}
-HIGHEST = 720  # the greatest height of a code cell with its output, in pixels
+HIGHEST = 720  # the largest allowed height of a code cell with its output, in pixels
 SETTINGS = {
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
 }
 NOTEBOOK = "jupyterapp.shell.currentWidget.content"
 VISIBLE_TEXT = ".jp-Notebook .jp-OutputArea-output, .jp-Notebook .jp-MarkdownOutput"
-PAGES = {"jupyterlab": "lab/tree/{}?reset", "notebook": "notebooks/{}"}  # the path of a notebook's page
+PAGES = {"jupyterlab": "lab/tree/{}?reset", "notebook": "notebooks/{}"}  # the path that opens a notebook
 
 
 @pytest.fixture(scope="module")
 def room(request, tmp_path_factory):
-    """Run a server with its own settings. Return the address of a page, and the folder of the notebooks."""
+    """Run a notebook server with its own settings. Return the address of a page, and the notebook folder."""
     pytest.importorskip(request.param, reason=f"needs it: uv run --with {request.param} pytest …")
     home = tmp_path_factory.mktemp("room")
     for name, values in SETTINGS.items():
@@ -100,7 +101,7 @@ def opened(chromium, room):
 
 
 def find_plain_part(answer):
-    """Return the longest part of an answer that is the same text in the file and on the page."""
+    """Return the longest part of an answer that is the same text in Markdown and on the page."""
     text = re.sub(r"\$[^$]+\$|`[^`]+`", "$", answer)
     plain = max(re.split(r"[|$*\[\]()\n\"']", text), key=len).strip()
     assert len(plain) >= 4, f"the answer has no plain part: {answer!r}"
@@ -108,12 +109,12 @@ def find_plain_part(answer):
 
 
 def read_page(page):
-    """Return the text on the page without the input of code cells, in one line."""
+    """Return the text of the page in one line, without the source of code cells."""
     return " ".join(" ".join(page.locator(VISIBLE_TEXT).all_inner_texts()).split())
 
 
 def step_through(page, notebook):
-    """Run every cell, and check that an answer appears when its cell has run, and not before."""
+    """Run every cell. Check that each answer appears after its cell has run, and not before."""
     answers = {predict.id: find_plain_part(predict.answer) for predict in predicts(notebook)}
     page.evaluate(f"{NOTEBOOK}.activeCellIndex = 0; {NOTEBOOK}.mode = 'command'; {NOTEBOOK}.node.focus()")
     for number, cell in enumerate(notebook["cells"]):
@@ -131,7 +132,7 @@ def step_through(page, notebook):
 
 
 def find_high_cells(page):
-    """Return the code cells that do not fit on the screen with their output: {number from 1: pixels}."""
+    """Return {cell number from 1: height} of the code cells that, with output, do not fit on the screen."""
     cells = page.locator(".jp-Notebook .jp-Cell")
     heights = "all => all.map(x => x.matches('.jp-CodeCell') ? x.getBoundingClientRect().height : 0)"
     return {n: h for n, h in enumerate(cells.evaluate_all(heights), 1) if h > HIGHEST}
@@ -149,13 +150,13 @@ def check_pictures(page):
 
 
 def check_screen(page, program):
-    """Check that every code cell fits, also with the larger letters of JupyterLab's Presentation Mode."""
+    """Check that every code cell fits on the screen, also with the large font of Presentation Mode."""
     check_pictures(page)
     assert find_high_cells(page) == {}
     if program == "jupyterlab":
         page.evaluate("jupyterapp.commands.execute('application:toggle-presentation-mode')")
         page.locator(".jp-mod-presentationMode").wait_for()
-        page.wait_for_timeout(1000)  # JupyterLab measures its lines again after a moment
+        page.wait_for_timeout(1000)  # wait until JupyterLab has measured all lines again
         assert find_high_cells(page) == {}
 
 
@@ -180,7 +181,7 @@ def test_answers_appear_after_their_cells(path, opened, request):
 
 @parametrize_lessons("01", "05")
 def test_saved_cells_fit_on_the_screen(path, opened, request):
-    """The notebook is not trusted, as if it came by mail. Its pictures have descriptions nevertheless."""
+    """Jupyter does not trust the notebook, as if it came by mail. Its pictures still have descriptions."""
     page = opened(path.name, read(path))
     assert page.evaluate(f"{NOTEBOOK}.model.cells.get(1).trusted") is False
     check_screen(page, request.node.callspec.params["room"])

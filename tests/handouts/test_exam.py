@@ -94,7 +94,7 @@ def test_exam_notebook_unanswered_gets_no_points(seed):
 
 
 def test_check_uses_the_numbers_of_the_paper(tmp_path):
-    """The name of the student does not change the numbers."""
+    """The seed of the exam determines the numbers, and the name of the student does not change them."""
     write_files(make_exam_files(draw_exam("monday 李", 20), tmp_path))
     key = tmp_path / "exam-key.ipynb"
     key.write_text(
@@ -111,7 +111,7 @@ def test_exam_page_has_every_question(key):
     exam = draw_exam(SEEDS[-1], 90)
     page = make_exam_page(exam, key)
     assert page.count("<section>") == page.count("</section>") == len(exam.questions)
-    assert "<b>" not in page  # the seed is escaped
+    assert "<b>" not in page  # the seed contains <b>, which must be escaped
     assert all(question.text in unescape(page) for question in exam.questions)
 
 
@@ -121,7 +121,7 @@ def test_exam_page_has_no_answers():
     text = unescape(page)
     assert "Name: ___" in text and "lesson 0" not in text and "☒" not in text
     assert not any(question.answer in text for question in exam.questions if question.part == "Derive")
-    assert page.count("<pre") == 4 + 3  # the code with a bug, the signatures of the functions to derive
+    assert page.count("<pre") == 4 + 3  # code with a bug, and signatures of functions to derive
     assert page.count('class="line"') == 11 * 2 + 4 + 3 * 12
 
 

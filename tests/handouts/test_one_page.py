@@ -1,4 +1,4 @@
-"""Test the model on one page: compare it with the package, and check its text and its output."""
+"""Test the model on one page: compare the model with npformer, and check its text and its output."""
 
 import ast
 import itertools
@@ -31,7 +31,7 @@ def join_heads(w):
 
 
 def build_params(E, *weights):
-    """Build the package's parameters from the flat list of the page."""
+    """Build parameters for npformer from the one-page program's flat list of arrays."""
     blocks = []
     for i in range(0, len(weights), 12):
         W_Q, W_K, W_V, W_O, gamma_1, beta_1, W_1, b_1, W_2, b_2, gamma_2, beta_2 = weights[i : i + 12]
@@ -44,7 +44,7 @@ def build_params(E, *weights):
 
 
 def run_package():
-    """Compute logits, loss and gradients with the package."""
+    """Compute logits, loss and gradients with npformer."""
     embedding, encoder = build_params(*WEIGHTS)
     x, embedded = npf.embedding_forward(IDS, embedding)
     x = x + npf.positional_encoding(T, D)
@@ -118,7 +118,7 @@ def test_one_page_has_one_statement_per_line():
 
 
 def list_circled_numbers(lines):
-    """Return the circled numbers in the comments of lines. Neighbouring equal numbers are listed once."""
+    """Return the circled numbers in the comments of these lines. List equal neighbours only once."""
     numbers = re.findall(r"# ([①-⑨])", "\n".join(lines))
     return "".join(number for number, _ in itertools.groupby(numbers))
 
@@ -150,7 +150,7 @@ def list_losses(printed):
 
 @pytest.fixture(scope="module")
 def short_training():
-    """Return the printed text of a short training."""
+    """Run a short training and return the printed text."""
     printed = StringIO()
     with redirect_stdout(printed):
         one_page.main(["Ada"], steps=60)
@@ -171,7 +171,7 @@ def test_short_training_prints_equal_derivatives(short_training):
 
 @pytest.mark.slow
 def test_training_learns_to_spell_words_backwards():
-    """Run the program as a user does, with a name."""
+    """Run the program in a new process, with a name as argument."""
     command = [sys.executable, one_page.__file__, "Zoë Ada"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     answers = dict(re.findall(r"^    (.+) -> (.+)$", result.stdout, re.MULTILINE))

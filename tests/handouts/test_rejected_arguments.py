@@ -1,4 +1,4 @@
-"""Test that functions of lessons, player and handouts reject wrong arguments.
+"""Test that functions for lessons, player and handouts reject wrong arguments.
 
 Each line of the tables has a call and the beginning of its error message.
 """
@@ -112,7 +112,7 @@ CASES = [
 
 @pytest.mark.parametrize(("error_type", "call", "message"), CASES)
 def test_wrong_arguments_are_rejected(error_type, call, message, tmp_path, monkeypatch):
-    """No file is written before the error."""
+    """The call raises the error before it writes a file."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.pdf").mkdir()
     with pytest.raises(error_type, match=f"^{re.escape(message)}"):

@@ -1,4 +1,4 @@
-"""Test how the cells of a lesson become slides, and the page of the slides."""
+"""Test the conversion of lesson cells to slides, the page with the slides, and the command."""
 
 import asyncio
 import json
@@ -59,9 +59,9 @@ def make_runnable_notebook(*sources, saved=()):
 
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
-    """Return a function that runs the command with some notebooks as the lessons.
+    """Return a function that runs the command `slides`; the given notebooks replace the lessons.
 
-    It returns the exit code, the error messages and the written pages.
+    The function returns the exit code, the error messages and the written pages.
     """
 
     def run(*lessons):
@@ -96,7 +96,7 @@ DIES = pytest.param("import os\nos._exit(1)", "Kernel died. ", marks=pytest.mark
     ("source", "message"), [("\nimport os\nprint(y)", "NameError: name 'y' is not defined. "), DIES]
 )
 def test_slides_of_a_failing_lesson(source, message, command):
-    """A lesson with saved outputs is shown with them. One without is reported. The others are written."""
+    """Lessons 1 and 3 fail. The slides of lesson 3 show its saved outputs. Lesson 1 gets no slides."""
     saved = make_runnable_notebook("import nowhere", saved=[make_printed_output("41")])
     exit_code, err, pages = command(
         make_runnable_notebook("1", "", source, "2"), make_runnable_notebook("print(1)"), saved
@@ -125,7 +125,7 @@ def test_slides_report_ctrl_c(command, monkeypatch):
 
 @pytest.fixture(scope="module")
 def deck(tmp_path_factory):
-    """Write the slides of lesson 1 with its saved outputs, and return the file. Only browser tests run it."""
+    """Write the slides of lesson 1 from its saved outputs, without running the lesson. Return the file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slides, "run_for_slides", lambda notebook, name: notebook)
         return slides.save_slides("1", tmp_path_factory.mktemp("stage") / "deck")
@@ -167,7 +167,7 @@ def test_slides_name_the_missing_package(tmp_path, capsys, monkeypatch):
 
 def test_slides_name_missing_revealjs_before_running(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "path", [folder for folder in sys.path if "site-packages" not in folder])
-    monkeypatch.delattr(slides, "run_for_slides")  # running a lesson would fail
+    monkeypatch.delattr(slides, "run_for_slides")  # so running a lesson would raise an error
     assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
     assert 'sphinx-revealjs; to get it: pip install "npformer[slides]"' in capsys.readouterr().err
 
@@ -175,7 +175,7 @@ def test_slides_name_missing_revealjs_before_running(tmp_path, capsys, monkeypat
 def test_extra_slides_has_every_imported_package():
     project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
-    listed = extras["slides"] + extras["plots"] + extras["pretrained"]  # lesson 8 says how to get its weights
+    listed = extras["slides"] + extras["plots"] + extras["pretrained"]  # lesson 8 needs weights
     names = {re.split(r"[>=]", line)[0] for line in listed} | {"numpy", "npformer"}
     files = [find_lesson(number) for number in slides.list_lessons()]
     cells = [cell for file in files for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]]
@@ -185,7 +185,7 @@ def test_extra_slides_has_every_imported_package():
 
 
 def put_on_slide(cell, slide_type="slide", **entries):
-    """Return the cell with more metadata."""
+    """Return the cell with metadata that makes it a slide of this type."""
     entries = {**cell["metadata"].get("npformer", {}), **entries}
     return {**cell, "metadata": {"slideshow": {"slide_type": slide_type}, "npformer": entries}}
 
@@ -251,7 +251,7 @@ def test_make_slides_question_shows_its_subject():
     assert again.text == f"## Again\n\n{PICTURE}" and again.then == (f"{slides.ASKED}**Predict.** Which?",)
     assert half.text == f"## Half of it\n\n$$a$$\n\n{slides.cover_pictures([PICTURE], '30%')[0]}"
     assert half.then[0] == again.then[0] and half.then[1].startswith(slides.ANSWERED)
-    frames, (page,) = slides.share_players([again, step, back])  # the two players share a page
+    frames, (page,) = slides.share_players([again, step, back])  # both players share one page
     assert frames[0] == again and "Which?" in frames[1].then[0] and "live pictures" in frames[1].notes
     opened = re.findall(r'<iframe title="“dog[^"]+" data-page="0" data-at="(.*)"></iframe>', frames[1].text)
     assert opened == ["ffn.z,8"] and 'data-at="d_y"' in frames[2].text
@@ -285,13 +285,13 @@ def test_make_slides_question_shows_the_table_with_gaps():
     assert "fair coin" in before.text and not re.search(r">[^<]*\d", before.text.partition(">")[2])
     assert before.text.count('class="box"') == 4 and before.then[0].endswith("**Predict.** Which?")
 
-    answer["outputs"] = [*answer["outputs"], make_html_output(PICTURE)]  # a picture is preferred to a table
+    answer["outputs"] = [*answer["outputs"], make_html_output(PICTURE)]  # a picture replaces the table
     before, *_ = make_slides(make_notebook(asked, answer), Plan({}, []), {})
-    assert before.text.endswith(slides.cover_pictures([PICTURE], "0%")[0])  # all of the picture is covered
+    assert before.text.endswith(slides.cover_pictures([PICTURE], "0%")[0])  # a cover hides the whole picture
 
 
 PANELLED = PICTURE.replace(" src", ' data-panels="1.0,5.0,45.0,10.0,90.0 50.0,55.0,95.0,10.0,80.0" src')
-COVERED = {  # the visible part: the left, right, top and bottom of each cover in percent
+COVERED = {  # {the visible part: the left, right, top and bottom of each cover in percent}
     "1": [(50, 100, 0, 100)],
     "2": [],
     "table": [],
@@ -312,14 +312,14 @@ def test_cover_pictures_covers_the_hidden_part(visible, covers):
 
 @pytest.mark.parametrize("visible", COVERED, ids=[name or "empty" for name in COVERED])
 def test_cover_pictures_without_panels_covers_everything(visible):
-    """A saved picture does not say where its panels are."""
+    """Saved pictures do not contain the positions of their panels."""
     (part,) = slides.cover_pictures([PICTURE], visible)
     needs_panels = visible in ("1", "2", "axes", "axes 50%")
     assert part.count("--left: 0; --right: 100;") == (1 if needs_panels else 0)
 
 
 def make_printed_slide(text, **entries):
-    """Return the one slide of a cell that prints a text. The entries are added to its metadata."""
+    """Return the only slide of a cell that prints a text; `entries` are added to the metadata of the cell."""
     cell = make_code_cell("x", make_printed_output(text))
     (slide,) = make_code_slides(put_on_slide(cell, **entries))
     return slide
@@ -378,8 +378,8 @@ def test_make_code_slides_notes_have_player_keys():
     assert slide.text.endswith(frame) and 'play(at="ffn.z")' in slide.notes and "H hides the" in slide.notes
 
 
-MOST_WORDS, MOST_LINES = 40, 8  # words and lines of code on a slide
-PICTURE_TAG = r'\$\$|<img |<iframe |<pre class="drawn"'  # a formula, picture, player or drawn table
+MOST_WORDS, MOST_LINES = 40, 8  # the largest numbers of words and of code lines on a slide
+PICTURE_TAG = r'\$\$|<img |<iframe |<pre class="drawn"'  # a formula, a picture, a player or a drawn table
 
 
 def count_words(text):

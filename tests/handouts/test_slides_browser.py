@@ -1,4 +1,4 @@
-"""Test the slides of every lesson in a real browser: all content fits, and no letter is too small.
+"""Test the slides of every lesson in a real browser: all content fits on its slide, and no font is too small.
 
 The tests measure about four hundred slides at two sizes. When a lesson is run for its slides, letters.py
 records the font sizes in each picture. The browser measures the size at which the picture is shown.
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.browser
 
 SIZES = [(1280, 720), (1920, 1080)]
 SMALLEST = 28  # the smallest font size in pixels at 1280 × 720
-# In pictures with many squares: a part of the description, and the smallest size of the numbers.
+# In pictures with many squares, numbers may be smaller: {part of the description: smallest font size}
 CROWDED = {"lanes, no arrow": 24, "tokens look at": 26}
-DOTS = 200 / 72  # pixels of a picture per point
+DOTS = 200 / 72  # pictures have 200 dots per inch, and a point is 1/72 inch
 MEASURE = """() => {
   const found = [], pictures = [], {clientWidth: width, clientHeight: height} = document.documentElement;
   for (let i = 0; i < Reveal.getTotalSlides(); i++) {
@@ -58,8 +58,8 @@ PLAYER = {
     ".count": 24,
 }
 BESIDE_A_QUESTION = {"h1": 28, ".sum:not(.long)": 28, ".sum.long": 22, ".strip": 15}
-TABLES = 22  # the smallest font size in the tables of a step; most have 28
-MANY_TABLES = {"d_x": 16, "d_t": 20, "d_s": 20, "d_attention.scores": 20}  # steps with six or nine tables
+TABLES = 22  # the smallest allowed font size in the tables of a step; most tables have 28
+MANY_TABLES = {"d_x": 16, "d_t": 20, "d_s": 20, "d_attention.scores": 20}  # exceptions: six or nine tables
 IN_THE_PLAYER = """([floors, tables, many, only]) => {
   const found = new Set(), page = document.querySelector(".belt svg").getScreenCTM().a;
   const sticks = part => part.scrollHeight > part.clientHeight + 1 || part.scrollWidth > part.clientWidth + 1;
@@ -84,7 +84,7 @@ IN_THE_PLAYER = """([floors, tables, many, only]) => {
 
 @pytest.fixture
 def opened(chromium):
-    """Return a function that opens a page of slides. The pages must have no error and load nothing."""
+    """Return a function that opens a page of slides. No page may have an error or use the network."""
     pages, problems = [], []
 
     def record_network_request(request):
@@ -108,12 +108,15 @@ def opened(chromium):
 
 @pytest.fixture(scope="module")
 def decks(tmp_path_factory):
-    """Return a function that makes the slides of a lesson once."""
+    """Return a function that makes the slides of a lesson; a second call returns the same slides."""
     return cache(lambda lesson: make_deck(lesson, tmp_path_factory.mktemp("deck")))
 
 
 def make_deck(lesson, folder):
-    """Make the slides of a lesson. Return the file, and the records of letters.py by end of picture."""
+    """Make the slides of a lesson. Return the file and what letters.py recorded about each picture.
+
+    The keys of the records are the last characters of the encoded pictures.
+    """
     startup = folder / "profile_default" / "startup"
     notes = folder / "notes"
     startup.mkdir(parents=True)
@@ -122,7 +125,7 @@ def make_deck(lesson, folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IPYTHONDIR", str(folder))
         patch.setenv("NOTE_LETTERS", str(notes))
-        for library in ("OPENBLAS", "OMP"):  # the recorder imports NumPy before the lesson sets these
+        for library in ("OPENBLAS", "OMP"):  # the lesson sets them too late: letters.py has imported NumPy
             patch.setenv(f"{library}_NUM_THREADS", "1")
         file = save_slides(lesson, folder)
     lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
@@ -130,7 +133,7 @@ def make_deck(lesson, folder):
 
 
 def find_small_letters(pictures, notes, smallest=SMALLEST):
-    """Return the letters of pictures that are too small, and those that are cut off or overlap."""
+    """Return the texts in pictures that are too small, cut off, or overlap other texts."""
     found = []
     for end, alt, scale in pictures:
         found += [(alt[:40], trouble) for trouble in notes[end]["troubles"]]
@@ -142,7 +145,7 @@ def find_small_letters(pictures, notes, smallest=SMALLEST):
     return found
 
 
-LONG = ("02", "04", "05", "06", "07", "08", "09", "10", "11")  # run only with -m slow, as the workflow does
+LONG = ("02", "04", "05", "06", "07", "08", "09", "10", "11")  # lessons that run only with -m slow
 
 
 @pytest.mark.parametrize(
@@ -161,7 +164,7 @@ def test_slides_fit_and_letters_are_legible(path, opened, decks):
         found, pictures = page.evaluate(MEASURE)
         assert found == [] and find_small_letters(pictures, notes) == [] and len(pictures) > 2
     page.add_style_tag(content=".reveal p { font-size: 20px; } .reveal h1 { height: 900px; }")
-    found, pictures = page.evaluate(MEASURE)  # now there are problems
+    found, pictures = page.evaluate(MEASURE)  # the added style has caused problems, which must be found
     assert any("small letters: Predict." in each for each in found) and "slide 1: H1 ends at" in str(found)
     assert find_small_letters([(end, alt, 0.5 * scale) for end, alt, scale in pictures], notes)
 
@@ -188,7 +191,7 @@ def test_click_shows_more_and_speaker_has_notes(opened, decks):
     popup.value.wait_for_function(f"{notes}.includes('Questions to expect')")
     popup.value.close()
     page = opened(decks("03")[0])
-    page.evaluate(FIRST.format(".cover"))  # the answer removes the cover and replaces the question
+    page.evaluate(FIRST.format(".cover"))  # go to the first slide that covers a picture until the answer
     found = []
     for key in ("Shift", "ArrowRight", "ArrowRight"):
         page.keyboard.press(key)
@@ -198,7 +201,7 @@ def test_click_shows_more_and_speaker_has_notes(opened, decks):
 
 
 def open_player(page, has_question):
-    """Show the first slide with a player, with a question or without one, and return the player's frame."""
+    """Show the first slide that has a player, and a question or no question. Return the player's frame."""
     place = (
         "[...document.querySelectorAll('section section')].findIndex(s => s.querySelector('iframe') "
         f"&& !!s.querySelector('.fragment') == {str(has_question).lower()})"

@@ -1,6 +1,7 @@
 """Run assignments with nbgrader and otter-grader, if these tools are installed.
 
-.ci/run installs them in a separate environment. `otter run` does without a container what `otter grade` does.
+.ci/run installs both tools in a separate environment. `otter run` grades like `otter grade`, but needs no
+container.
 """
 
 import json
@@ -30,7 +31,7 @@ def skip_without(package):
 
 
 def run_tool(folder, name, *arguments):
-    """Run a command of a tool, which is installed next to this Python."""
+    """Run a command of nbgrader or otter, which is installed next to this Python."""
     scripts = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
     command = [str(scripts / name), *arguments]
@@ -39,7 +40,7 @@ def run_tool(folder, name, *arguments):
 
 
 def fill_in_answers(notebook):
-    """Write a student's answers into the cells for them."""
+    """Write a student's answers into the cells that ask for answers."""
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
         is_test = "check(" in source
@@ -83,7 +84,7 @@ def test_otter_assigns_and_grades(tmp_path):
     out = tmp_path / "hw1.ipynb"
     command = ["assignment", "--exercises", IDS, "--out", str(out), "--points", "2", "--format", "otter"]
     assert cli.main(command) == 0
-    (tmp_path / WHEEL).write_bytes(b"")  # otter only copies it; the installed npformer is used
+    (tmp_path / WHEEL).write_bytes(b"")  # otter only copies this file, so it may be empty
     run_tool(tmp_path, "otter", "assign", "hw1.ipynb", "dist")
     released = json.loads((tmp_path / "dist" / "student" / "hw1.ipynb").read_text())
     assert "SOLUTION" not in json.dumps(released["cells"])

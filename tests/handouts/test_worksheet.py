@@ -30,7 +30,7 @@ TRACE = worked_example(ADA, decimals=3)
 
 @pytest.fixture(scope="module", autouse=True)
 def use_the_same_numbers():
-    """Use the numbers of Ada for every worksheet, because drawing the numbers takes longer than a page."""
+    """Use Ada's numbers for every worksheet, because drawing numbers takes longer than making a page."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worksheet, "example_from_name", lambda name: ADA)
         yield
@@ -69,7 +69,7 @@ def test_example_from_name_never_changes_its_numbers(array, expected):
 
 
 def fold_name(monkeypatch, name):
-    """Return the letters from which `example_from_name` draws the numbers of a name."""
+    """Return the letters of a name that `example_from_name` uses as the seed."""
     drawn_from = []
     draw_numbers = named_example._number_stream
 
@@ -84,7 +84,7 @@ def fold_name(monkeypatch, name):
 
 
 def test_example_from_name_ignores_spelling(monkeypatch):
-    """Case is ignored in every script."""
+    """Spaces and case do not change the numbers, in any alphabet."""
     decomposed = unicodedata.normalize("NFD", "Zoë Ek")
     zoe = {fold_name(monkeypatch, name) for name in ("zoë ek", " Zoë  Ek\n", "ZOË EK", decomposed)}
     gross = {fold_name(monkeypatch, name) for name in ("Groß", "GROSS")}
@@ -95,7 +95,7 @@ def test_example_from_name_ignores_spelling(monkeypatch):
 
 @pytest.mark.parametrize("name", ["李", "\udcff", "Zoë Ott"])
 def test_example_from_name_has_numbers_for_a_pencil(name):
-    """In a draw of Zoë Ott, all exponentials of a row round to 0. A warning would fail the test."""
+    """In one draw for Zoë Ott, all exponentials of a row round to 0. This must not cause a warning."""
     example = example_from_name(name)
     assert any((array != list_arrays(ADA)[path]).any() for path, array in list_arrays(example).items())
     assert is_lively(example)
@@ -109,7 +109,8 @@ def test_example_from_name_has_numbers_for_a_pencil(name):
     assert abs(example.target - worked_example(example).named["y"].value).max() <= 1.5
 
 
-# The lessons' example with one matrix drawn from some letters. Each example breaks only the named rule.
+# (rule, matrix, letters): with this matrix drawn from these letters, the lessons' example breaks only this
+# rule.
 DULL_EXAMPLES = [
     ("a unit is near its kink", "ffn.W_1", "0"),
     ("a token switches no unit on", "ffn.W_1", "19"),
@@ -155,13 +156,13 @@ def list_boxes_to_fill(figures):
 
 
 def count_numbers(figures):
-    """Count the numbers in the boxes. No other text is centred and consists of digits."""
+    """Count the numbers in the boxes. Numbers outside boxes are not centred, so they are not counted."""
     centred = [text.get_text() for text in list_texts(figures) if text.get_ha() == "center"]
     return Counter(text for text in centred if NUMBER.fullmatch(text))
 
 
 def count_values(steps):
-    """Count the numbers of steps, in the format of the page."""
+    """Count the values of these steps, written in the format of the page."""
     counts = Counter()
     for step in steps:
         for value in step.value.flat:
@@ -170,7 +171,7 @@ def count_values(steps):
     return counts
 
 
-# The steps on paper. Of the second forward pass, y is given and the loss is to be found.
+# The steps on a worksheet. From the second forward pass, a worksheet gives y and asks for the loss.
 SHEET = [step for step in TRACE.steps if not step.section.startswith("Second pass")]
 SHEET += [TRACE.named["new_y"]._replace(name="y′", equation=GIVEN), TRACE.named["new_loss"]]
 TO_FIND = [step for step in SHEET if step.equation != GIVEN]
@@ -189,7 +190,7 @@ def test_worksheet_shows_every_step(key, paper):
     texts = count_texts(figures)
     assert Counter(step.equation for step in TO_FIND) <= texts
     assert all(any(text.startswith(step.name) for text in texts) for step in SHEET)
-    # Of gradients next to each other, only the first has the numbers of the rows.
+    # If gradients are next to each other, only the first has row labels.
     assert texts["row 6"] == 1 and texts["row 4"] == 5
 
 
@@ -209,7 +210,7 @@ def test_worksheet_pages_have_a_name_and_number(key, paper):
 
 @pytest.mark.parametrize("paper", ["a4", pytest.param("letter", marks=pytest.mark.slow)])
 def test_worksheet_texts_do_not_overlap(paper):
-    """A key has everything that a worksheet has."""
+    """The key is enough, because it has all texts of the worksheet."""
     for figure in draw_sheet(key=True, paper=paper):
         assert find_collisions(figure) == []
 
@@ -233,7 +234,7 @@ def test_worksheet_gives_numbers_where_they_are_used():
 
 
 def find_collisions(figure):
-    """Return the texts of a page that overlap, cross the edge of a box, or are near the edge of the paper."""
+    """Return the indices of texts that overlap, cross the edge of a box, or are near a paper edge."""
     figure.set_dpi(72)
     axes, renderer = figure.axes[0], FigureCanvasAgg(figure).get_renderer()
     artists, n = [*axes.texts, *axes.patches], len(axes.texts)
@@ -258,7 +259,7 @@ def test_worksheet_shortens_a_long_name():
 def test_worksheet_has_a_line_for_an_unprintable_name():
     name = "\U0010fffd"  # no font has this character
     figures = worksheet_pages(name, minutes=15)
-    FigureCanvasAgg(figures[0]).draw()  # a warning would fail the test
+    FigureCanvasAgg(figures[0]).draw()  # drawing the name would cause a warning, which fails the test
     assert name not in count_texts(figures)
     with_name = draw_sheet(minutes=15, key=False)
     n_lines = [len(a.axes[0].lines) - len(b.axes[0].lines) for a, b in zip(figures, with_name, strict=True)]
@@ -289,10 +290,10 @@ def test_short_worksheet_fits_its_minutes(minutes):
     ],
 )
 def test_short_worksheet_asks_one_row_per_table(minutes, last):
-    """Each table with several boxes shows their sum."""
+    """Each table with several boxes also shows the sum of the boxes."""
     sheet = worksheet._make_sheet(TRACE, minutes)
     for step in sheet.steps:
-        boxes = np.argwhere(sheet.to_find[step.name])  # (n_boxes, 3): head, row, column
+        boxes = np.argwhere(sheet.to_find[step.name])  # (n_boxes, 3); each row is head, row, column
         assert len({tuple(box[:-1]) for box in boxes}) <= 1
         if len(boxes) > 1:
             total = sum(Decimal(f"{step.matrices[tuple(box)]:.3f}") for box in boxes)

@@ -1,6 +1,6 @@
-"""The texts of a figure: their sizes, and which are cut off or overlap.
+"""Find the size of every text in a figure, and the texts that are cut off or overlap.
 
-If this file is a start-up file of a notebook's kernel, it records the texts of every picture of the notebook.
+A kernel that runs this file at its start records the texts of every picture of the notebook.
 """
 
 import base64
@@ -13,11 +13,11 @@ from matplotlib.text import Text
 
 from npformer.lessons.plots import style
 
-INDEX = 0.7  # the size of a subscript or superscript in matplotlib, relative to the text
+INDEX = 0.7  # matplotlib's font size of subscripts and superscripts, relative to the text
 
 
 def letters(figure):
-    """Return every text that is drawn, with the size of its smallest letters in points."""
+    """Return (text, font size of its smallest letters in points) for every visible text of the figure."""
     drawn = []
     original_draw = Text.draw
 
@@ -39,7 +39,7 @@ def has_index(text):
 def troubles(figure, written):
     """Return messages about texts that are cut off or overlap.
 
-    `written` is the result of `letters`. Texts at other angles than 0 and 90 degrees are not checked.
+    `written` is the result of `letters`. Only horizontal and vertical texts are checked.
     """
     upright = [text for text, _ in written if text.get_rotation() % 90 == 0]
     boxes = [(text.get_text(), text.get_window_extent()) for text in upright]
@@ -51,13 +51,16 @@ def troubles(figure, written):
         for other_words, other in boxes[:i]:
             overlap_x = min(box.x1, other.x1) - max(box.x0, other.x0)
             overlap_y = min(box.y1, other.y1) - max(box.y0, other.y0)
-            if overlap_x > 2 and overlap_y > 6:  # a box is higher than most of its letters
+            if overlap_x > 2 and overlap_y > 6:  # small overlaps do no harm: letters do not fill boxes
                 messages.append(f"{words!r} over {other_words!r}")
     return messages
 
 
 def note_letters(file):
-    """From now on, append a line to the file per picture: the end of its bytes, its texts and troubles."""
+    """Append one line to the file for each picture that is drawn from now on.
+
+    The line has the end of the encoded picture, its texts with their sizes, and its troubles.
+    """
     original_encoded = style.encoded
 
     def encode_and_note(figure, kind="png"):

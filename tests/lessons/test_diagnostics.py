@@ -1,4 +1,4 @@
-"""Order sensitivity, token similarity and dead units, of functions whose results are known."""
+"""Tests of order sensitivity, token similarity and dead units with functions whose results are known."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_order_sensitivity_detects_a_dependence_on_order(f, rng):
 
 
 def test_order_sensitivity_always_swaps_two_tokens(rng):
-    """Half of all permutations of two tokens change nothing. They must not be used."""
+    """Of the two permutations of two tokens, the identity must not be used, because it changes nothing."""
     sensitivities = [npf.order_sensitivity(sum_up_positions, np.eye(2), rng) for _ in range(30)]
     assert min(sensitivities) > 0
 

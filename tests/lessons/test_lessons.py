@@ -1,4 +1,4 @@
-"""The answers to predictions, and the copies of the lessons, which never overwrite files."""
+"""Tests of the answers to predictions, and of copying the lessons, which never overwrites a file."""
 
 import copy
 import json
@@ -33,7 +33,7 @@ def test_student_copy_has_no_outputs():
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """Return the folder of an installed package: the lessons are inside it, and there is no clone."""
+    """Return the folder of a mock installation, in which the lessons are inside the package."""
     package = tmp_path / "site-packages" / "npformer"
     (package / "lessons").mkdir(parents=True)
     monkeypatch.setattr(lessons, "__file__", str(package / "handouts" / "lesson_copies.py"))

@@ -1,7 +1,7 @@
-"""Pictures show the numbers that they are given, in the colours of the lessons.
+"""Tests of pictures: they show the numbers in their arguments, in the colours of the lessons.
 
 The first part checks rules that every picture must follow. The second part searches every picture for all
-numbers and words that it was given.
+numbers and words in its arguments.
 """
 
 import base64
@@ -96,11 +96,11 @@ DRAWN = {
     "score_tiles": partial(plots.score_tiles, 4, (2, 1)),
     "next_token": partial(plots.next_token, SHARES, [" shy", " kind"]),
 }
-CROWDED = {"lanes": 13, "attention_heads": 14}  # the font size of the numbers in the squares, in points
-WITHOUT_AXES = {"lanes", "hourglass", "block_diagram"}  # pictures whose labels are not labels of axes
-# Settings of a reader's own matplotlib, which must not change a picture.
+CROWDED = {"lanes": 13, "attention_heads": 14}  # allowed font sizes below the usual minimum, in points
+WITHOUT_AXES = {"lanes", "hourglass", "block_diagram"}  # pictures without titles and axis labels
+# Unusual settings of matplotlib. A reader may have such settings, and they must not change a picture.
 ODD = {"font.size": 6, "lines.linewidth": 9, "figure.facecolor": "black", "svg.hashsalt": "mine"}
-# The rules are checked for these pictures in every run, and for the others by `pytest -m slow`.
+# Every run checks the rules for these pictures. `pytest -m slow` checks them for all pictures.
 NOW = {"heat_map", "curves", "matrices", *CROWDED, "block_diagram"}
 every_picture = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in NOW else pytest.mark.slow) for name in DRAWN]
@@ -109,7 +109,7 @@ every_picture = pytest.mark.parametrize(
 
 @functools.cache
 def figure(name):
-    """Return a picture that is drawn with the settings ODD; tests must not change it."""
+    """Return a picture that is drawn with the settings ODD. It is cached, so tests must not change it."""
     with matplotlib.rc_context(ODD):
         drawn = DRAWN[name]()
         drawn.draw_without_rendering()
@@ -130,7 +130,7 @@ def test_every_plot_is_drawn_here():
 
 @every_picture
 def test_picture_is_legible_opaque_labelled_and_described(name):
-    """A picture is legible from the back of a room, and its lines differ in more than their colour."""
+    """The letters are large, the background is white, and lines look different even without colours."""
     drawn = figure(name)
     with matplotlib.rc_context(ODD):
         pixels = np.asarray(Image.open(io.BytesIO(plots.encoded(drawn))).convert("RGBA"))
@@ -150,9 +150,9 @@ def test_picture_is_legible_opaque_labelled_and_described(name):
 
 @every_picture
 def test_picture_on_a_slide_has_large_letters(name, monkeypatch):
-    """The font size is 15 points, and less only where numbers are close together.
+    """The font size is at least 15 points, except for the numbers in the pictures in CROWDED.
 
-    At a width of 9.4 inches, 15 points are 28 of 1268 pixels.
+    If a picture of 9.4 inches is shown with a width of 1268 pixels, 15 points are 28 pixels.
     """
     monkeypatch.setenv(style.STAGE, "")
     style.fill_stage(drawn := DRAWN[name]())
@@ -184,7 +184,7 @@ assert not {"matplotlib.pyplot", "IPython"} & set(sys.modules)
 
 @pytest.fixture
 def displayed(monkeypatch):
-    """Return the list of everything that is displayed from now on."""
+    """Return a list to which IPython's `display` appends its arguments instead of displaying them."""
     objects = []
     monkeypatch.setattr("IPython.display.display", objects.append)
     return objects
@@ -228,7 +228,7 @@ def test_picture_for_slides_has_twice_the_pixels(displayed, monkeypatch):
 
 @pytest.mark.parametrize("name", ["curves", "heat_maps", "accuracy"])
 def test_panels_of_gives_the_positions_of_panels(name, monkeypatch):
-    """Each panel is painted red in turn, and the red pixels are compared with the positions."""
+    """Paint each panel red in turn, and compare the red pixels with the result of `panels_of`."""
     monkeypatch.setenv(style.STAGE, "")
     for i, axes in enumerate(DRAWN[name]().axes):
         axes = (drawn := DRAWN[name]()).axes[i]
@@ -243,7 +243,7 @@ def test_panels_of_gives_the_positions_of_panels(name, monkeypatch):
 
 # --- every number and word that a picture is given is in it ---------------------------------------
 
-# Pictures that show other numbers than their arguments: [(title or label of the numbers, the numbers), …]
+# Pictures that show other numbers than their arguments, as [(title or label of the numbers, the numbers), …]
 OTHERWISE = {
     "position_similarity": [("", np.array([[np.dot(p, q) for q in TABLE] for p in TABLE]))],
     "lanes": [("", rows) for rows in (MEANING, ORDER, MEANING + ORDER, OUTPUT)],
@@ -253,14 +253,14 @@ OTHERWISE = {
     "frequency_bands": [("", column) for column in positional_encoding(64, 8).T]
     + [("sine, column 2i", np.sin(w * np.linspace(0, 63, 1280))) for w in OMEGA]
     + [("cosine, column 2i+1", np.cos(w * np.linspace(0, 63, 1280))) for w in OMEGA],
-    "clock_hands": [  # both ends of each line: from the centre to the right, and from there upwards
+    "clock_hands": [  # coordinates of both ends of a line: the hand, its horizontal part, its vertical part
         (name, np.array(ends))
         for s, c in TABLE[[0, 3, 15], :6].reshape(-1, 2)
         for name, ends in {"the hand": [0, c], "sine: to the right": [0, s], "cosine: up": [s, s]}.items()
     ],
     "confidence": [],  # see `test_confidence_bars_add_up_to_one_hundred`
 }
-ALSO = {  # words that a picture writes without getting them as an argument, in the order of the picture
+ALSO = {  # words that a picture shows although no argument contains them, in the order of the picture
     "gpu_growth": ["words, float32", "time, ms", "NumPy", "GPU", "words, float64"],
     "timeline": ["host", "device", "in turns", "time, ms", "host", "device", "at once"],
     "binary_counter": ["bit 0", "bit 1", "bit 2", "sin 0", "cos 0", "sin 1", "cos 1", "sin 2", "cos 2"],
@@ -271,12 +271,12 @@ ALSO = {  # words that a picture writes without getting them as an argument, in 
     "confidence": ["0.902", "0.902"],
     "accuracy": ["3", "4", "8", "16", "trained on", "coin"],
 }
-WRITTEN = {  # the number of squares with a number; small weights have none
+WRITTEN = {  # how many squares show a number; squares of small weights show none
     "matrix": 12, "binary_counter": 72, "lanes": 48, "matrices": 12, "attention_weights": 9,
     "cross_attention": 3, "attention_heads": 16,
 }  # fmt: skip
 OWN_SCALES = {"hourglass", "binary_counter"}  # pictures whose tables have different scales
-SAID = {  # a part of the alternative text
+SAID = {  # a part of the alt text
     "heat_map": "20 rows, 8 columns, numbers from −1 to 1; from one row to the next a number changes by",
     "matrices": "x: row dog: 1, −2; row bites: 0.5, 0. y: row dog: 4, 0; row bites: 0, 3. x + y: row dog: 5,",
     "lanes": f"; man: {', '.join(f'{x:.1f}'.replace('-', '−') for x in (MEANING + ORDER)[2])} in, ",
@@ -297,7 +297,7 @@ SAID = {  # a part of the alternative text
 
 
 def given(value, key=""):
-    """Yield every array and every word of an argument, each with its key in the argument's mappings."""
+    """Yield (key, value) for every array and word of an argument; the innermost mapping gives the key."""
     if isinstance(value, Mapping):
         for name, part in value.items():
             yield from [(key, name), *given(part, name)]
@@ -309,7 +309,7 @@ def given(value, key=""):
 
 
 def shown(drawn):
-    """Yield the titles and labels, and the numbers, of each image, each line and each row of bars."""
+    """Yield (titles and labels, numbers) for each image, each line and each row of bars."""
     for axes in drawn.axes:
         titles = {"", axes.get_title(), axes.get_title("left"), axes.get_xlabel()}
         for image in axes.get_images():
@@ -345,7 +345,7 @@ def test_picture_shows_all_its_numbers_and_words(name):
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_squares_have_one_scale_and_legible_numbers(name):
-    """The scale of signed values is centred at zero, the scale of weights starts at zero."""
+    """The colours of signed values are centred at zero, and the colours of weights start at zero."""
     count, images = 0, [image for axes in figure(name).axes for image in axes.get_images()]
     largest = max((np.abs(image.get_array()).max() for image in images), default=None)
     assert name in OWN_SCALES or {image.get_clim()[1] for image in images} in (set(), {largest}, {1})

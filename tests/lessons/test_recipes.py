@@ -1,7 +1,7 @@
-"""Recipes use only earlier cells, every cell is used, and packing loses nothing.
+"""Tests of recipes: they use only earlier cells, every cell is used, and packing loses nothing.
 
-Other tests check that recipes give the correct numbers: test_worked_example compares every step with the
-package, and test_player_browser compares the page with Python.
+Other tests check that recipes give the correct numbers: test_worked_example compares every step with
+npformer, and test_player_browser compares the page with Python.
 """
 
 import itertools
@@ -51,7 +51,7 @@ def test_every_step_is_used_by_a_later_one(step, first_cell):
 
 
 def unpack(packet, count):
-    """Return the recipes of a packet, in the way of the page."""
+    """Return the recipes of a packet, unpacked by the same steps as in the JavaScript of the page."""
     differences, previous = iter(packet["cells"]), {}
 
     def fill(form, positions):

@@ -1,4 +1,4 @@
-"""The tasks of lessons 6, 7 and 10: labels, separate training and test sets, reproducible seeds."""
+"""Tests of the tasks of lessons 6, 7 and 10: labels, separate training and test sets, fixed seeds."""
 
 import re
 
@@ -54,13 +54,13 @@ per_twins = pytest.mark.parametrize(
 
 
 def sentences_of(twins):
-    """Return the words of each sentence, and the labels."""
+    """Return (the words of each sentence, the label of each sentence)."""
     n = len(twins.ids)
     return ORDER_WORDS[twins.ids].reshape(2 * n, -1).tolist(), twins.labels.ravel().tolist()
 
 
 def combinations_of(data):
-    """Return the sets of an animal, a person and a verb in the sentences of all lengths."""
+    """Return the combinations of animal, person and verb that occur in the sentences of all lengths."""
     sentences = [sentence for twins in data.values() for sentence in sentences_of(twins)[0]]
     return {frozenset(word for word in sentence if KIND[word] != "j") for sentence in sentences}
 
@@ -99,7 +99,10 @@ VALUES |= {word: 10 * n for n, word in enumerate(tasks.TENS) if word}
 
 
 def value(words):
-    """Return the number that the words say, reading from left to right: `number_in_words` is recursive."""
+    """Return the number that the words express.
+
+    This function reads from left to right, unlike `number_in_words`, which is recursive.
+    """
     total = below = 0
     for word in words:
         if word == "thousand":
@@ -130,7 +133,7 @@ def test_number_in_words_has_its_value():
 
 
 def numbers_of(lines):
-    """Return the number of each line, from its words."""
+    """Return the number that the words of each line express."""
     return [value(words) for words in decode(lines.source_ids, tasks.NUMBER_VOCABULARY)]
 
 
@@ -167,7 +170,7 @@ def test_number_task_is_not_sorted():
 
 
 def test_number_task_is_always_padded_to_the_longest():
-    lines, _ = number_task(1, 1, generator())  # 777,777 needs nine words
+    lines, _ = number_task(1, 1, generator())  # the arrays have space for 777,777, which has nine words
     assert (lines.source_ids.shape, lines.target_ids.shape) == ((1, 9), (1, 8))
 
 

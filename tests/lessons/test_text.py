@@ -1,4 +1,4 @@
-"""Tokens, vocabulary, ids and back."""
+"""Tests of tokenizing, building a vocabulary, encoding to ids and decoding."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""The worked example is compared with the package and with a calculation by hand.
+"""Compare the worked example with npformer and with a calculation by hand.
 
-The calculation by hand uses the decimal module: exact decimal arithmetic and ROUND_HALF_UP, which share
-nothing with the rounding of the trace. It evaluates every recipe of every step.
+The calculation by hand evaluates every recipe of every step with the decimal module. It shares no code with
+the rounding of the trace.
 """
 
 from collections.abc import Callable
@@ -75,9 +75,10 @@ def test_apply_variants_changes_sentences_and_heads():
 
 
 def loss_and_gradients(example):
-    """Return the loss, the gradients and inner values of the package.
+    """Compute the loss, the gradients and some inner values with npformer.
 
-    Here the sentences of a batch have their own axis. In the trace, they follow each other.
+    npformer's arrays have an axis for the sentences of a batch. In the trace, the tokens of all sentences
+    are on one axis.
     """
     B, config, n = example.sentences, example.config, len(example.ids) // example.sentences
     ids, target = example.ids.reshape(B, n), example.target.reshape(B, n, -1)
@@ -115,7 +116,7 @@ EXAMPLES["dog bites dog"] = REPEATED_WORD
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_worked_example_equals_the_package(example, update, monkeypatch):
     if isinstance(example.block.norm_1, RMSNormParams):
-        # The package has no encoder block with RMSNorm, so its layer norm is replaced.
+        # npformer has no encoder block with RMSNorm, so RMSNorm replaces layer norm here.
         monkeypatch.setattr(encoder, "layer_norm_forward", rms_norm_forward)
         monkeypatch.setattr(encoder, "layer_norm_backward", rms_norm_backward)
     assert example.tokens == tuple(example.vocabulary[i] for i in example.ids)
@@ -141,7 +142,7 @@ def test_worked_example_equals_the_package(example, update, monkeypatch):
 
 
 def with_step_names(prefix, tree):
-    """Return the arrays of a pair (embedding, block) by the names of their steps: "d_ffn.W_1"."""
+    """Return the arrays of a pair (embedding, block) under the names of their steps, such as "d_ffn.W_1"."""
     return {prefix + path.split(".", 1)[1]: array for path, array in leaves(tree)}
 
 
@@ -173,14 +174,14 @@ def evaluate_by_hand(recipe, cells):
 
 
 def test_rounded_steps_equal_a_calculation_by_hand():
-    """Calculate each number with 17 digits from the rounded numbers before it. A half goes away from zero."""
+    """Calculate each number with 17 digits from the rounded numbers of earlier steps, and round half up."""
     cells = []
     with localcontext(prec=17):
         for step in ROUNDED.steps:
             numbers = [Decimal(str(number)) for number in step.value.ravel().tolist()]
             for recipe, number in zip(step.recipes, numbers, strict=step.equation != GIVEN):
                 exact = evaluate_by_hand(recipe, cells)
-                exact = exact.quantize(Decimal("1e-10"))  # otherwise √2 · √2 would look like a tie
+                exact = exact.quantize(Decimal("1e-10"))  # so that √2 · √2 is exactly 2
                 assert exact.quantize(THOUSANDTH, ROUND_HALF_UP) == number, step.name
             assert not np.signbit(step.value[step.value == 0]).any(), f"{step.name} has a -0"
             cells += numbers
@@ -188,7 +189,7 @@ def test_rounded_steps_equal_a_calculation_by_hand():
 
 @given(st.integers(-20_000, 20_000), st.integers(1, 4), st.sampled_from([1, 2, 5, 10]))
 def test_round_half_away_rounds_ties_like_people(halves, places, divisor):
-    """The ties are exact numbers, and results of a division that are not exact in binary."""
+    """Test ties that are exact in binary, and ties that are slightly wrong after a division."""
     number = Decimal(halves) / (2 * 10**places)
     expected = float(number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP))
     assert round_half_away(np.array([float(number * divisor) / divisor]), places)[0] == expected

@@ -1,4 +1,4 @@
-"""Byte pairs: training, encoding and decoding by the definition."""
+"""Byte-pair encoding (BPE): compare training and encoding with plain code that follows the definition."""
 
 from collections import Counter
 from itertools import pairwise
@@ -27,7 +27,7 @@ def join(ids, pair, new):
 
 
 def plain_train(text, n_merges):
-    """Train by the definition: count all pairs again for every merge."""
+    """Train as the definition of BPE says: count all pairs again for every merge."""
     ids = list(text.encode())
     merges = []
     for new in range(256, 256 + n_merges):
@@ -41,7 +41,7 @@ def plain_train(text, n_merges):
 
 
 def plain_encode(data, merges):
-    """Encode by the definition: one pass over the text for every merge."""
+    """Encode as the definition of BPE says: make one pass over the text for every merge."""
     ids = list(data)
     for new, pair in enumerate(merges, 256):
         ids = join(ids, pair, new)
@@ -64,7 +64,7 @@ def test_decode_marks_incomplete_letter():
 
 
 def test_merge_pairs_is_linear_in_length():
-    """Each merge looks up two new pairs."""
+    """Each merge makes two new pairs, and `rank` is called once for each new pair."""
     for n in (100, 1000):
         rank = Mock(side_effect=lambda a, b: (0, 256) if (a, b) == (97, 98) else None)
         assert merge_pairs(b"ab" * n, rank) == [256] * n

@@ -20,7 +20,7 @@ PARAMS = drawn(init_causal_lm, 7, CONFIG)
 
 
 def test_causal_lm_depends_on_distances_only():
-    """Only RoPE encodes the order. Three masked tokens in front of a text do not change its logits."""
+    """RoPE makes the logits depend on distances, so padding in front of a text does not change its logits."""
     params, ids = PARAMS, np.array([[3, 1, 4, 1, 5]])
     padded = np.concatenate([np.zeros((1, 3), int), ids], axis=1)
     logits, _ = causal_lm_forward(ids, params, CONFIG, padding_id=0)
@@ -40,7 +40,7 @@ def test_causal_lm_config_defaults_are_stories15m():
 
 TINY = {"d_model": 4, "d_ff": 3, "ids": np.array([[3, 1, 3, 2], [2, 4, 0, 0]])}
 test_gradients = make_gradient_test(
-    "causal_lm",  # The first way checks every entry, the others 3 directions per array.
+    "causal_lm",  # The first variant checks every entry, the others check 3 directions per array.
     TINY | {"tied": False, "n_kv_heads": 1, "n_layers": 1},
     TINY | {"tied": True, "n_kv_heads": 2, "padding_id": None, "directions": 3},
     TINY | {"tied": True, "n_kv_heads": 1, "n_layers": 1, "directions": 3},

@@ -10,7 +10,7 @@ import npformer as npf
 
 
 def test_gated_ffn_of_one_unit_by_hand():
-    """x = (1, 2): gate relu(1·1 + 2·2) = 5, up 1·3 - 2·1 = 1, hidden 5, y = 5 · (2, 1)."""
+    """For x = (1, 2), gate = relu(1·1 + 2·2) = 5, up = 1·3 - 2·1 = 1, hidden = 5 · 1 and y = 5 · (2, 1)."""
     params = npf.GatedFFNParams(np.array([[1.0], [2]]), np.array([[3.0], [-1]]), np.array([[2.0, 1]]))
     y, cache = npf.gated_ffn_forward(np.array([1.0, 2]), params, activation="relu")
     assert y.tolist() == [10, 5] and cache.gate == cache.hidden == 5 and cache.up == 1
@@ -39,7 +39,7 @@ test_golden_values = agrees_with_pytorch("silu", "gated_ffn")
 
 
 def test_silu_far_from_zero():
-    """SiLU approaches z on the right and 0 on the left, without NaN where exp overflows."""
+    """SiLU(z) is close to z far above 0 and close to 0 far below, without NaN where exp overflows."""
     y, cache = npf.silu_forward(np.array([-1e4, -700, 0, 700, 1e4]))
     np.testing.assert_allclose(y, [0, 0, 0, 700, 1e4], atol=1e-300)
     np.testing.assert_allclose(npf.silu_backward(np.ones(5), cache), [0, 0, 0.5, 1, 1], atol=1e-300)

@@ -1,4 +1,4 @@
-"""Generation with a KV cache: equal to generation without one, the sampled tokens, edge cases."""
+"""Generation with a KV cache: compare it with generation without a KV cache, sampled tokens, edge cases."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ KEY_HEADS = pytest.mark.parametrize(
 
 
 def drawn(config, vocab_size=11):
-    """Return a model whose last gammas have both signs, so that it seldom repeats the last token."""
+    """Return random parameters whose last gammas have both signs, so the model seldom repeats a token."""
     rng = np.random.default_rng(0)
     params = init_causal_lm(vocab_size, config, rng)
     params = npf.tree_map(lambda a: a + 0.3 * rng.normal(size=a.shape), params)
@@ -22,7 +22,7 @@ def drawn(config, vocab_size=11):
 
 
 def generate_without_cache(ids, params, config, n, choose_id):
-    """Compute the whole model again for each token."""
+    """Generate `n` tokens, and run the whole model on all tokens again for each new token."""
     for _ in range(n):
         logits, _ = causal_lm_forward(ids, params, config)
         ids = np.concatenate([ids, choose_id(logits[..., -1, :])[..., None]], axis=-1)
@@ -53,7 +53,7 @@ def test_next_logits_equals_causal_lm_forward(rng, config, pieces, leading):
     ("temperature", "top_k", "top_p"), [(0, None, None), (0.8, None, None), (0.8, 3, None), (0.8, 4, 0.9)]
 )
 def test_generate_equals_generation_without_kv_cache(rng, config, has_biases, temperature, top_k, top_p):
-    """init_causal_lm makes no biases, but loaded parameters of attention may have them."""
+    """Test models with and without biases: `init_causal_lm` makes none, but loaded models may have them."""
     params, ids, d_kv = drawn(config), rng.integers(11, size=(3, 4)), 2 * config.n_kv_heads
     if has_biases:
         biases = {f"b_{x}": rng.normal(size=8 if x in "QO" else d_kv) / 4 for x in "QKVO"}
@@ -96,8 +96,8 @@ def test_choose_draws_with_given_probabilities(rng):
         (0.5, None, None): squared / squared.sum(),
         (1.0, 2, None): [0.625, 0, 0.375, 0],
         (1.0, None, 0.75): [0.625, 0, 0.375, 0],
-        (1.0, None, 0.85): [0.5, 0.1, 0.3, 0.1],  # tokens of equal probability are kept
-        (1.0, 2, 0.6): [1, 0, 0, 0],  # 0.6 of the probability that top_k leaves
+        (1.0, None, 0.85): [0.5, 0.1, 0.3, 0.1],  # top_p keeps both tokens of probability 0.1
+        (1.0, 2, 0.6): [1, 0, 0, 0],  # after top_k, the first token has probability 0.625
         (1.0, 99, 1.0): [0.5, 0.1, 0.3, 0.1],
     }.items():
         shares = np.bincount(sample_ids(many, temperature, top_k, top_p, rng).ravel(), minlength=4) / 20_000

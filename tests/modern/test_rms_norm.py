@@ -10,7 +10,7 @@ import npformer as npf
 
 
 def test_rms_norm_of_one_row_by_hand():
-    """For x = (1, -7), the mean square is 25 and rms = 5; dx̂ = dy gamma = (2, 0), mean(dx̂ x̂) = 0.2."""
+    """For x = (1, -7), the mean square is 25, so rms = 5. For dx̂ = dy gamma = (2, 0), mean(dx̂ x̂) = 0.2."""
     y, cache = npf.rms_norm_forward(np.array([1.0, -7]), npf.RMSNormParams(np.array([2.0, 3])), eps=0)
     np.testing.assert_allclose(y, [0.4, -4.2], rtol=1e-15)
     dx, grads = npf.rms_norm_backward(np.array([1.0, 0]), cache)

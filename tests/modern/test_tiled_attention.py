@@ -1,4 +1,4 @@
-"""Attention tile by tile: equal to attention, gradient, edge cases."""
+"""Attention tile by tile: compare it with `attention`, gradient, edge cases."""
 
 import tracemalloc
 
@@ -44,7 +44,7 @@ test_gradients = make_gradient_test("tiled_attention", *combine(causal=[False, T
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_tiled_attention_with_largest_scores_at_ends(rng, causal):
-    """The scores are thousands, ascending or descending. Each maximum rescales the sums so far."""
+    """The scores are thousands. If they ascend, each tile has a new maximum and rescales the earlier sums."""
     _, k, v = inputs(rng, 12, 12, leading=())
     q = np.ones((12, 4)) * 500
     for order in (1, -1):
@@ -57,7 +57,11 @@ def test_tiled_attention_with_largest_scores_at_ends(rng, causal):
 @pytest.mark.parametrize("tile", [16, 32, 128])
 @pytest.mark.parametrize("keys_are_equal", [False, True])
 def test_tiled_attention_backward_reuses_forward_weights(rng, tile, keys_are_equal):
-    """The weights of a query add up to 1, so dv and dy have one sum. float32 rounds scores of 2e6 by 1/8."""
+    """The weights of each query add up to 1, so the sums of dv and dy are equal.
+
+    Scores near 2e6 have rounding errors of up to 1/8 in float32. So weights that the backward pass computed
+    in a different way would not add up to 1.
+    """
     for T in (60, 100, 257):
         q, k, v, dy = rng.normal(size=(4, 2, T, 128)).astype(np.float32)
         if keys_are_equal:
@@ -68,7 +72,7 @@ def test_tiled_attention_backward_reuses_forward_weights(rng, tile, keys_are_equ
 
 
 def peak_memory(function, *args, **kwargs):
-    """Return the largest number of bytes in use during a call."""
+    """Return the peak memory during a call, in bytes."""
     tracemalloc.start()
     try:
         function(*args, **kwargs)
@@ -85,4 +89,4 @@ def test_tiled_attention_memory_is_linear(rng):
         return forward, peak_memory(npf.tiled_attention_backward, y, cache)
 
     for short, long in zip(bytes_for(256), bytes_for(1024), strict=True):
-        assert long < 5 * short  # linear growth is 4, quadratic growth 16
+        assert long < 5 * short  # 4 times longer: linear memory grows by 4, quadratic memory by 16

@@ -58,7 +58,8 @@ def port(x, params, config, mask=None):
 PRE = "Q = u @ A.W_Q; K = u @ A.W_K; V = u @ A.W_V; h = s; y = t"
 PRE += "; z = layer_norm(s, *params.norm_2, config.eps) @ F.W_1 + F.b_1"
 
-# Each row has the station that is wrong, and the lines that replace the lines of PORT with the same names.
+# Each row has the first wrong station, and new lines. A new line replaces the line of PORT that sets the same
+# name.
 EDITS = """
 attention.Q        Q = x @ A.W_Q.T
 attention.K        K = x @ A.W_K.T
@@ -130,7 +131,7 @@ def port(edits="", text=PORT):
     return names["port"]
 
 
-NAMED = PORT.replace("return y  # out", f"return y, {VALUES}")  # also returns what it calculated inside
+NAMED = PORT.replace("return y  # out", f"return y, {VALUES}")  # returns inner values too
 
 
 per_mistake = pytest.mark.parametrize(("station", "edit"), MISTAKES, ids=[edit for _, edit in MISTAKES])
@@ -145,7 +146,10 @@ def test_compare_finds_mistakes_by_the_output_alone(station, edit):
 
 
 def is_visible_by_name(station, edit):
-    """Return whether the values of NAMED show a mistake: none of them is inside a norm or the softmax."""
+    """Return whether the values that NAMED returns can show a mistake.
+
+    NAMED returns no values from inside a norm or the softmax.
+    """
     return not station.startswith(("norm", "h", "y")) and not re.match(r"masked|e = ", edit)
 
 

@@ -1,4 +1,4 @@
-"""The page of the player: its contents, and how a notebook and a file get it. These tests need no browser."""
+"""Tests of the player's page that need no browser: its contents, and its use in notebooks and files."""
 
 import html
 import json
@@ -61,7 +61,7 @@ def test_page_can_draw_numbers_from_a_name(example):
 
 @pytest.mark.parametrize("example", EXAMPLES_WITHOUT_NAMES.values(), ids=EXAMPLES_WITHOUT_NAMES)
 def test_page_of_another_example_draws_no_names(example):
-    """A name changes only the numbers that a worksheet changes. Here other parts are different too."""
+    """The page draws numbers from a name only for the worksheet's example. These examples differ from it."""
     assert data_of(play(worked_example(example)))["named"] is False
 
 

@@ -1,7 +1,7 @@
-"""The player in a real browser: Chromium, controlled by playwright. These tests run with pytest -m browser.
+"""Tests of the player in Chromium, controlled by playwright. These tests run with pytest -m browser.
 
-One test visits every step. A table lists actions with keys, buttons and fields, and what the page shows then.
-Numbers are compared with Python: with worked_example, and with training by the package.
+One test visits every step. A table lists actions with keys, buttons and fields, and the text that the page
+then shows. The numbers of the page are compared with `worked_example`, and with training by npformer.
 """
 
 from importlib import resources
@@ -65,7 +65,7 @@ def press(page, *keys):
 
 
 def same_numbers(page, trace, tolerance=1e-9):
-    """Compare the numbers of the page and of Python, whose exp and sin may differ in the last bit."""
+    """Compare the numbers of the page with Python's; exp and sin may differ in the last bit."""
     found = np.array(page.evaluate("player.numbers().map(String)"), dtype=float)
     expected = np.concatenate([step.value.ravel() for step in trace.steps])
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
@@ -94,7 +94,7 @@ LAYOUT = """() => {
 
 @pytest.mark.parametrize(("width", "height", "pixels"), [(1280, 720, 24), (1920, 1080, 36)])
 def test_each_step_shows_its_numbers_on_one_screen(width, height, pixels, opened):
-    """The font size is 28 pixels, or a seventh less if the live strip needs the space."""
+    """The font size is at least `pixels`, except for one step with many tables."""
     page = opened(width=width, height=height)
     same_numbers(page, TRACE, tolerance=1e-12)
     press(page, "Home")
@@ -123,7 +123,7 @@ def test_page_has_no_accessibility_problems(scheme, opened):
     for name, keys in [*shown, ("ffn.z", "y")]:
         page.evaluate("name => player.open(name)", name)
         press(page, *keys)
-        page.wait_for_timeout(300)  # until the transitions of colours have ended
+        page.wait_for_timeout(300)  # wait until all colour transitions have ended
         assert axe.objections(page, axe.ALL) == [], name
 
 
@@ -134,7 +134,7 @@ def test_scripts_have_no_type_errors():
 
 # --- keys, buttons and fields ---------------------------------------------------------------------
 
-# The place where the page opens | the actions; " or " separates alternatives | what the page shows afterwards
+# The step and cell to open | the actions, or alternatives separated by " or " | what the page then shows
 HANDS = """
 attention.scores,4 |  | .speaker ~ scores head 1, bites, bites:
 attention.scores,4 |  | .speaker ~ divided by the root of 2 equals 0.703
@@ -218,11 +218,11 @@ DO = {
 
 
 def action_cases():
-    """Return the rows of HANDS as (place, actions, expected), with one row for each alternative."""
+    """Return the rows of HANDS as (place, actions, expected); each alternative gives its own row."""
     Q = TRACE.named["attention.Q"].value.copy()
     z = TRACE.named["ffn.z"].value.copy()
     z.flat[8] = 0.75
-    texts = {  # the placeholders of HANDS; "pasted" is the output of NumPy, "listed" a rounded list
+    texts = {  # replace the placeholders in HANDS; "pasted" is NumPy's output, "listed" is a list
         "pasted": " ".join(repr({"z": z, "Q": Q.astype(np.float32)}).split()),
         "listed": Q.round(3).tolist(),
         "seventeen": " -7e1" * 17,
@@ -240,7 +240,7 @@ def action_cases():
 
 @pytest.fixture(scope="module")
 def shared_page(chromium, tmp_path_factory):
-    """Return one page for all actions."""
+    """Open one page that all tests of actions use."""
     file = play().save(tmp_path_factory.mktemp("player") / "play.html")
     page = chromium.new_page(viewport={"width": 1280, "height": 720})
     errors = []
@@ -261,7 +261,7 @@ def shared_page(chromium, tmp_path_factory):
 @pytest.mark.parametrize(("place", "actions", "expected"), action_cases())
 def test_page_reacts_to_actions(place, actions, expected, shared_page):
     page = shared_page
-    page.reload()  # undo the actions of other cases
+    page.reload()  # undo the actions of earlier tests
     for action in [f"open {place}", *filter(None, actions.split("; "))]:
         verb, _, argument = action.partition(" ")
         if verb in DO:
@@ -334,7 +334,7 @@ def test_frame_in_a_notebook_hides_marked_numbers(chromium):
 
 
 def changed(example, name, at, value):
-    """Return the example with one changed number."""
+    """Return the example with `value` at flat index `at` of the array `name`."""
     path = {"E": "embedding.E", "target": "target"}.get(name, f"block.{name}")
     return replaced(example, path, lambda a: np.where(np.arange(a.size).reshape(a.shape) == at, value, a))
 
@@ -353,7 +353,7 @@ def test_changed_numbers_equal_those_of_python(opened):
     for choice, decimals in (("exact", None), ("2 decimals", 2)):
         page.get_by_label("rounding").select_option(label=choice)
         same_numbers(page, worked_example(example, decimals=decimals))
-    page = opened()  # a name draws all parameters except those of the norms; reset restores them
+    page = opened()  # a name changes all parameters but those of norms, and reset undoes this
     for name in "Ada Björn Straße ΣΊΣΥΦΟΣ Işık 太郎 🙂".split():
         page.evaluate("name => player.drawName(name)", f"  {name} ")
         same_numbers(page, worked_example(example_from_name(name), decimals=3))
@@ -371,7 +371,7 @@ def test_changed_numbers_equal_those_of_python(opened):
 
 
 def trained(steps, update, rate):
-    """Train with the package: return the losses before each step and at the end, and the parameters."""
+    """Train with npformer. Return the loss before each step and after the last step, and the parameters."""
     example, losses = dog_bites_man(), []
     params = (example.embedding, example.block)
     state = adam_init(params)
@@ -387,7 +387,7 @@ def trained(steps, update, rate):
 
 @pytest.mark.parametrize(("update", "rate"), [("sgd", 0.01), ("adam", 0.03)])
 def test_training_step_100_equals_the_package(update, rate, opened):
-    """Only keys are used: from the first cell to step 100, to one of its cells, and back."""
+    """Train 100 steps by keys and compare step 100 with npformer. Then open step 57 and return to step 0."""
     page = opened()
     page.evaluate("([update, rate]) => player.choose(update, rate)", [update, rate])
     press(page, "Home", *"t" * 10, *"x" * 9)
@@ -417,7 +417,7 @@ SLOPE = """() => {
 
 @pytest.mark.parametrize(("name", "cell"), [("attention.W_Q", 5), ("ffn.W_1", 9), ("E", 6), ("target", 3)])
 def test_tangent_of_the_loss_curve_is_the_gradient(name, cell, opened):
-    """The slope is compared with a finite difference of Python's loss, also in the picture's scale."""
+    """Compare the printed slope and the drawn tangent with a finite difference of the loss in Python."""
 
     def loss(value):
         return float(worked_example(changed(dog_bites_man(), name, cell, value)).named["loss"].value)

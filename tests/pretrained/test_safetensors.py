@@ -1,4 +1,4 @@
-"""Test how trees are saved to and loaded from safetensors files, also with the library safetensors."""
+"""Test saving trees to safetensors files and loading them, also compared with the library safetensors."""
 
 import json
 import struct
@@ -50,7 +50,7 @@ def test_load_safetensors_keeps_the_dtype(tmp_path, dtype):
 def write_numbers(file, numbers):
     """Write a file with arrays of one number each, given as {name: (dtype, bytes)}.
 
-    The file has the length of its header, the header, and the bytes of the arrays.
+    A safetensors file consists of the length of the header, the header, and the bytes of the arrays.
     """
     header, data = {}, b""
     for name, (dtype, raw) in numbers.items():

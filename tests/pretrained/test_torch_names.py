@@ -1,6 +1,6 @@
 """Compare converted models with PyTorch.
 
-golden_layer.npz has an encoder layer of PyTorch, and golden_llama.npz a whole model of `transformers`.
+golden_layer.npz has an encoder layer of PyTorch. golden_llama.npz has a whole model of `transformers`.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ LLAMA = npf.CausalLMConfig(16, 10, 4, 2, 2, 1e-6, 500.0, 9, tied=False, rope_lay
 
 
 def load_golden(name, prefix=""):
-    """Return the golden arrays whose names begin with the prefix, without it."""
+    """Return the golden arrays whose names begin with the prefix; remove the prefix from the names."""
     with np.load(DATA / f"golden_{name}.npz") as file:
         return {x.removeprefix(prefix): array for x, array in file.items() if x.startswith(prefix)}
 
@@ -47,7 +47,7 @@ def test_encoder_block_to_torch_undoes_from_torch(dtype):
     state = load_layer_state(dtype)
     params = npf.encoder_block_from_torch(state)
     back = npf.encoder_block_to_torch(params)
-    assert list(back) == list(state)  # also in the order of PyTorch
+    assert list(back) == list(state)  # the names and their order are the same
     for name in state:
         assert (back[name].dtype, back[name].tobytes()) == (dtype, state[name].tobytes())
         assert back[name].flags.c_contiguous
@@ -56,7 +56,7 @@ def test_encoder_block_to_torch_undoes_from_torch(dtype):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_encoder_block_conversions_copy_the_arrays(dtype):
-    """PyTorch's optimizers change the arrays of a layer in place. Converted parameters must not change."""
+    """PyTorch's optimizers change arrays in place, and this must not change the converted parameters."""
     state = load_layer_state(dtype)
     params = npf.encoder_block_from_torch(state)
     back = npf.encoder_block_to_torch(params)
@@ -77,7 +77,7 @@ def test_encoder_block_to_torch_absent_biases_are_zeros():
 
 @pytest.fixture
 def llama():
-    """Return the ids, the logits and the named weights of a tiny model of `transformers`."""
+    """Return ids, logits and named weights of a tiny Llama model, which `transformers` computed."""
     weights = {name: array for name, array in load_golden("llama").items() if "block" not in name}
     return weights.pop("ids"), weights.pop("logits"), weights
 
@@ -93,7 +93,7 @@ def test_causal_lm_from_torch_agrees_with_transformers(llama):
 
 
 def test_causal_lm_wrong_rope_layout_changes_the_logits(llama):
-    """No shape reveals this mistake."""
+    """No error reports this mistake, because all shapes are correct."""
     ids, logits, state = llama
     params = npf.causal_lm_from_torch(state, LLAMA)
     wrong, _ = npf.causal_lm_forward(ids, params, LLAMA._replace(rope_layout="interleaved"))
@@ -109,7 +109,7 @@ def test_causal_lm_to_torch_undoes_from_torch(llama):
 
 @pytest.fixture
 def port_code(tmp_path, monkeypatch):
-    """Return the code of the guide page on ports, in a folder with the files that the code reads."""
+    """Write the files that the code of the guide page port.md reads, and return this code."""
     pytest.importorskip("safetensors")
     monkeypatch.chdir(tmp_path)
     weights = load_golden("llama")
@@ -126,7 +126,7 @@ def test_port_page_reports_agreement(port_code, capsys):
 
 
 @pytest.mark.parametrize(("right", "wrong", "message"), [
-    ("halves", "interleaved", "differs at after block 1, first at [0, 1, 0]"),  # from the second token on
+    ("halves", "interleaved", "differs at after block 1, first at [0, 1, 0]"),  # position 0 is not rotated
     ("base=500.0", "base=50.0", "differs at after block 1, first at [0, 1, 0]"),
     ("eps=1e-6", "eps=1e-5", "differs at after block 1, first at [0, 0, 0]"),
     ("params, config)\n", "params._replace(head=-params.head), config)\n", "differs at logits"),
@@ -139,14 +139,15 @@ def test_port_page_finds_a_mistake(port_code, capsys, right, wrong, message):
 
 # --- rejected states --------------------------------------------------------------------------------
 
-# The lengths of these arrays determine the sizes. If one is wrong, the error names a different array.
+# The lengths of these arrays determine the sizes of all others. If one of these lengths is wrong, the error
+# names a different array.
 SIZE_NAMES = ("norm1.weight", "linear1.bias")
 SHAPE_DAMAGES = ("additional_axis", "shorter", "transposed")
 
 
 @pytest.fixture(params=["encoder_block_from_torch", "causal_lm_from_torch"])
 def conversion(request, llama):
-    """Return the name of a function, a valid state, and the other arguments of the function."""
+    """Return the name of a conversion function, a valid state, and the further arguments of the function."""
     if request.param == "causal_lm_from_torch":
         return request.param, llama[2], (LLAMA,)
     return request.param, load_golden("layer", "post.state."), ()

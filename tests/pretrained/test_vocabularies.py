@@ -1,4 +1,4 @@
-"""Compare the byte-level vocabulary with the library `tokenizers`, llama2.c's tokenizer with known ids."""
+"""Compare byte-level vocabularies with the library `tokenizers`, and llama2.c's tokenizer with known ids."""
 
 import json
 import random
@@ -14,7 +14,7 @@ from npformer.pretrained.vocabulary import make_vocabulary, split_words
 
 
 def draw_unusual_texts(n):
-    """Yield n texts of letters, digits, white space, punctuation, emoji, combining marks, special tokens."""
+    """Yield n random texts made of letters, digits, spaces, punctuation, emoji and special tokens."""
     draw = random.Random(0)
     parts = [
         *"aZéßñİıǆΣаяאע你好ひ한ก्๏ःัาिं", *"0159²½Ⅷ٣१𝟘①",
@@ -124,10 +124,10 @@ def llama2c():
 
 @pytest.mark.parametrize(("text", "ids"), [
     ("", [1]),
-    ("ab", [1, 265]),  # first "a" and "b" merge (score -1), then the space
+    ("ab", [1, 265]),  # "ab" merges first (score -1), then the space and "ab" merge
     ("ba", [1, 259, 263]),
-    ("bab", [1, 259, 261, 266]),  # "ab" has a higher score than "ba", whose id is smaller
-    ("aab", [1, 264, 266]),  # "ab" has a higher score than " a", which merges after it
+    ("bab", [1, 259, 261, 266]),  # "ab" merges before "ba": its score is higher, though its id is larger
+    ("aab", [1, 264, 266]),  # "ab" merges before " a", because its score is higher
     ("ñ\n", [1, 259, 262, 3 + 10]),
     ("漢", [1, 259, *(3 + byte for byte in "漢".encode())]),
 ])  # fmt: skip
@@ -141,7 +141,7 @@ def test_llama2c_decode_undoes_encode(llama2c, text):
     assert llama2c.decode(llama2c.encode(text)) == text
     assert llama2c.decode(llama2c.encode(text, start=False)) == text
     ids = [*llama2c.encode(text), 2]
-    assert llama2c.decode(ids + ids) == text + text  # two stories
+    assert llama2c.decode(ids + ids) == text + text  # id 1 begins a story, and id 2 ends it
 
 
 def test_llama2c_decode_replaces_an_incomplete_character(llama2c):

@@ -1,1 +1,1 @@
-"""Create the files of `tests/new.py operation|exercise|section`, with marks for missing text or code."""
+"""Create the files for `tests/new.py operation|exercise|section`, with marks for missing text or code."""

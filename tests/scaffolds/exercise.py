@@ -1,4 +1,4 @@
-"""A new exercise: its text, its code, one example mistake, example answers, its week in the course."""
+"""Create a new exercise: its text, its code, an example mistake, example answers, a week in the course."""
 
 import re
 
@@ -96,7 +96,7 @@ PLAIN_CODING = {
 
 
 def files_of_bank():
-    """Return {file name: ids of the exercises in it} of the bank's Python files."""
+    """Return {file name: ids of the exercises in this file} for the Python files of the bank."""
     paths = sorted((ROOT / BANK).glob("*.py"))
     texts = {path.stem: path.read_text(encoding="utf-8") for path in paths}
     return {
@@ -106,7 +106,7 @@ def files_of_bank():
 
 
 def sections_of_exercises(questions):
-    """Return {id: (lesson, section)} of the exercises in questions.md."""
+    """Return {id: (lesson, section)} for the exercises in questions.md."""
     found = {}
     for part in re.split(r"^(?=# \d\d, section )", questions, flags=re.MULTILINE)[1:]:
         for exercise in re.findall(r"^## (\S+) \(", part, re.MULTILINE):
@@ -115,7 +115,7 @@ def sections_of_exercises(questions):
 
 
 def chosen_section(exercise, section, sections):
-    """Return the section that was given, or the last one that has an exercise with the same beginning."""
+    """Return the given section, or else the last section with an exercise whose id begins like this one."""
     if section:
         return section_number(section)
     prefix = exercise.partition(".")[0] + "."
@@ -126,7 +126,7 @@ def chosen_section(exercise, section, sections):
 
 
 def chosen_file(exercise, file, place, sections):
-    """Return the file that was given, or the one that has exercises with the same beginning or section."""
+    """Return the given file, or else a file with an exercise of the same section or with the same prefix."""
     files = files_of_bank()
     if file:
         if not files.get(file):
@@ -144,7 +144,7 @@ def chosen_file(exercise, file, place, sections):
 
 
 def with_homework(text, exercise, lesson):
-    """Return the page of the course with the exercise in the last week of the lesson that teaches it."""
+    """Return the text of the course page; add the exercise to the last week of this lesson."""
     lines = text.splitlines(keepends=True)
     weeks = [i for i, line in enumerate(lines) if re.match(rf"\| \d+ \|[^|]*[Ll]esson {lesson}\b", line)]
     if not weeks:
@@ -157,7 +157,7 @@ def with_homework(text, exercise, lesson):
 
 
 def code_of_exercise(kind, file, values):
-    """Return the changed texts of an exercise that needs code: numbers or a function."""
+    """Return {path: new text} for an exercise that needs code because it asks for numbers or a function."""
     path = f"{BANK}/{file}.py"
     text = read(path)
     if kind == "numbers":

@@ -1,20 +1,20 @@
-"""Write new and changed files: everything is checked first, then everything is written."""
+"""Write new and changed files. No file is written before all checks have passed."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# In two pieces: tests/test_project_rules.py rejects every file that contains the mark.
+# The mark is in two pieces, because tests/test_project_rules.py rejects every file that contains it.
 MARK = "TO" + "DO:"
 
 
 class CannotCreate(Exception):
-    """Nothing was written: the message says why, and what to do."""
+    """The error if no file was written. The message gives the reason and advice."""
 
 
 def filled(template, **values):
-    """Return a template with its values; MISSING becomes the mark that the tests look for."""
+    """Insert the values into a template, and replace MISSING by the mark that the tests look for."""
     text = template.replace("MISSING:", MARK)
     for name, value in values.items():
         text = text.replace(f"<{name}>", value)
@@ -22,7 +22,7 @@ def filled(template, **values):
 
 
 def read(path):
-    """Return the text of a file of the project, such as "tests/data/contract.txt"."""
+    """Return the text of a file, given by its path in the project, such as "tests/data/contract.txt"."""
     return (ROOT / path).read_text(encoding="utf-8")
 
 
@@ -34,14 +34,14 @@ def reject_existing(*paths):
 
 
 def replaced_once(text, old, new, path):
-    """Replace the first occurrence of `old`; raise CannotCreate if the file does not contain it."""
+    """Replace the first occurrence of `old`; raise CannotCreate if the text does not contain `old`."""
     if old not in text:
         raise CannotCreate(f"{path} does not contain {old.strip()!r}, where a line has to be added")
     return text.replace(old, new, 1)
 
 
 def write_all(texts):
-    """Write the texts, given by path, and print what was created and what was changed."""
+    """Write {path: text}, and print for each file whether it was created or changed."""
     for path, text in texts.items():
         file = ROOT / path
         action = "changed" if file.exists() else "created"

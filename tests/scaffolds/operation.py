@@ -1,4 +1,4 @@
-"""A new operation: its module, its public names, the promise of its signatures, its page, its tests."""
+"""Create a new operation: module, public names, signatures in contract.txt, reference page, tests."""
 
 import re
 import textwrap
@@ -152,17 +152,17 @@ init_<name>(d_model, *, dtype=float64)
 
 
 def public_names(name):
-    """Return the names that the package exports of an operation."""
+    """Return the public names of an operation's module."""
     return [f"{class_name(name)}Params", f"init_{name}", f"{name}_backward", f"{name}_forward"]
 
 
 def class_name(name):
-    """Return "layer_norm" as "LayerNorm"."""
+    """Convert a name such as "layer_norm" to "LayerNorm"."""
     return "".join(part.capitalize() for part in name.split("_"))
 
 
 def with_all(text, names):
-    """Return a module's text with these names in `__all__`, sorted."""
+    """Add these names to `__all__` in a module's text, and sort `__all__`."""
     listed = re.search(r"__all__ = \[\n(.*?)\n\]", text, re.DOTALL)[1]
     every_name = sorted({*re.findall(r'"(\w+)"', listed), *names})
     line = ", ".join(f'"{name}"' for name in every_name) + ","
@@ -171,7 +171,7 @@ def with_all(text, names):
 
 
 def with_import(text, module, names):
-    """Return a module's text with one more import below the others; ruff sorts it later."""
+    """Add an import to a module's text after the last import. Later, ruff sorts the imports."""
     line = f"from {module} import {', '.join(names)}\n"
     imports = list(re.finditer(r"^from npformer[\w.]* import (?:\([^)]*\)|.*)\n", text, re.MULTILINE))
     end = imports[-1].end()
@@ -179,7 +179,7 @@ def with_import(text, module, names):
 
 
 def with_valid_call(text, values):
-    """Return valid_calls.py with the parameters of a valid call, in its table of arguments by function."""
+    """Return the text of valid_calls.py with an entry for the operation in VALUES_OF_FUNCTION."""
     entry = re.search(r'^    "table_1": .*\n', text, re.MULTILINE)
     if not entry:
         raise CannotCreate(f"{CALLS} has no entry of table_1, where a valid call has to be added")
@@ -187,7 +187,7 @@ def with_valid_call(text, values):
 
 
 def texts_for_modern(name, names):
-    """Return the changed texts of an operation in npformer/modern."""
+    """Return {path: new text} for an operation in npformer/modern."""
     module = f"npformer.modern.{name}"
     page = f"   {module}\n"
     return {
@@ -198,7 +198,7 @@ def texts_for_modern(name, names):
 
 
 def texts_for_core(name, names):
-    """Return the changed texts of an operation directly in npformer/."""
+    """Return {path: new text} for an operation directly in npformer/."""
     module = f"npformer.{name}"
     page = f"   {module}\n"
     row = f"  {name + '.py':<18} {filled('MISSING: what it computes')}\n"

@@ -1,4 +1,4 @@
-"""A new section of a lesson: its cells, its answer, two wrong guesses, its row in the lesson plan."""
+"""Create a new section of a lesson: cells, an answer, two wrong guesses, minutes in the lesson plan."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from scaffolds.sections import EXERCISES, lesson_path, section_number, source_of
 PLAN = "notebooks/README.md"
 GUESSES = "notebooks/guide/guesses.md"
 BANK = "npformer/exercises/bank"
-MINUTES = 5  # of a new section in the plan
+MINUTES = 5  # the minutes that the lesson plan gives to a new section
 
 HEADING = "## <section> <title>\n\nMISSING: write the text of this section."
 QUESTION = "**Predict.** MISSING: write the question."
@@ -21,7 +21,7 @@ TWO_GUESSES = """**<id>** guess: MISSING: a wrong guess — shows: the thought b
 
 
 def new_cells(section, title, answer):
-    """Return the cells of the section: heading and text, question, code that reveals the answer."""
+    """Return the cells of the section: a heading with text, a question, and code that reveals the answer."""
     name = section.replace(".", "-")
     text = filled(HEADING, section=section, title=title)
     slide = {"slide_type": "slide"}
@@ -35,7 +35,7 @@ def new_cells(section, title, answer):
 
 
 def cell_of(kind, id, metadata, text):
-    """Return a cell in the form of a notebook's file."""
+    """Return a cell as a dict with the form of cells in notebook files."""
     cell = {"cell_type": kind, "id": id, "metadata": metadata, "source": text.splitlines(keepends=True)}
     if kind == "code":
         cell |= {"execution_count": None, "outputs": []}
@@ -43,7 +43,7 @@ def cell_of(kind, id, metadata, text):
 
 
 def with_section(notebook, lesson, number, title):
-    """Return the notebook with the section before its exercises, whose number grows by 1."""
+    """Insert the section before the exercises of a notebook. The number of the exercises grows by 1."""
     old, new = f"## {lesson}.{number} {EXERCISES}", f"## {lesson}.{number + 1} {EXERCISES}"
     cells = []
     for cell in notebook["cells"]:
@@ -60,7 +60,7 @@ def with_section(notebook, lesson, number, title):
 
 
 def with_guesses(text, lesson, answer):
-    """Return the page of wrong guesses with two more, at the end of the lesson's part."""
+    """Return the text of guesses.md with two more guesses at the end of the lesson's part."""
     heading = f"## Lesson {lesson}\n"
     if heading not in text:
         raise CannotCreate(f"{GUESSES} has no heading {heading.strip()!r}")
@@ -70,7 +70,7 @@ def with_guesses(text, lesson, answer):
 
 
 def with_minutes(text, lesson, number):
-    """Return the lesson plan with the section's minutes."""
+    """Return the text of the lesson plan with the minutes of the new section."""
     previous = re.search(rf"^\| {lesson:02} \| .*{lesson}\.{number - 1} \*\*\d+\*\*", text, re.MULTILINE)
     if not previous:
         raise CannotCreate(f"{PLAN} has no minutes of section {lesson}.{number - 1}")
@@ -78,13 +78,13 @@ def with_minutes(text, lesson, number):
 
 
 def with_new_number_of_exercises(text, lesson, number):
-    """Return a file of the bank in which the lesson's exercises have the next number."""
+    """Return the text of a file of the bank, with the number of the section of exercises increased by 1."""
     old = f"section {lesson}.{number}, {EXERCISES}"
     return text.replace(old, f"section {lesson}.{number + 1}, {EXERCISES}")
 
 
 def create_section(section, title):
-    """Create the cells, the answer and the plan's entry of a section before the exercises."""
+    """Create the last section before the exercises: cells, an answer, guesses, minutes in the plan."""
     lesson, number = section_number(section)
     path, titles = lesson_path(lesson), titles_of(lesson)
     (exercises,) = [other for other, words in titles.items() if words == EXERCISES]

@@ -1,15 +1,15 @@
-"""Numbers of lessons and sections, and the places in Markdown files and notebooks that belong to them."""
+"""Find the notebooks, titles and paragraphs of lessons and sections, given by their numbers."""
 
 import json
 import re
 
 from scaffolds.files import ROOT, CannotCreate
 
-EXERCISES = "Exercises"  # the title of a lesson's last section
+EXERCISES = "Exercises"  # the title of the last section of every lesson
 
 
 def section_number(text):
-    """Return "07.2" or "7.2" as (7, 2)."""
+    """Convert "07.2" or "7.2" to (7, 2)."""
     found = re.fullmatch(r"(\d{1,2})\.(\d{1,2})", text)
     if not found:
         raise CannotCreate(f"{text!r} is no number of a section; expected one such as 07.2")
@@ -30,7 +30,7 @@ def source_of(cell):
 
 
 def titles_of(lesson):
-    """Return the titles of a lesson's sections by their numbers."""
+    """Return {number: title} for the sections of a lesson."""
     notebook = json.loads((ROOT / lesson_path(lesson)).read_text(encoding="utf-8"))
     text = "\n".join(source_of(cell) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
     headings = re.findall(rf"^## {lesson}\.(\d+) (.*)$", text, re.MULTILINE)
@@ -47,10 +47,11 @@ def title_of(lesson, number):
 
 
 def with_paragraph(text, lesson, number, paragraph):
-    """Return a file of the exercise bank with a paragraph at the end of a section's last part.
+    """Add a paragraph at the end of the last part about a section, in a file of the exercise bank.
 
-    The files are questions.md and mistakes.md. Their parts begin with a heading such as
-    "# 07, section 7.2, Teacher forcing". A section without a part gets one, in the order of the lessons.
+    The files are questions.md and mistakes.md. Each part begins with a heading such as
+    "# 07, section 7.2, Teacher forcing". If a section has no part, a new part is inserted in the order of the
+    lessons.
     """
     introduction, *parts = re.split(r"^(?=# \d\d, section )", text, flags=re.MULTILINE)
     numbers = [part_number(part) for part in parts]
@@ -66,6 +67,6 @@ def with_paragraph(text, lesson, number, paragraph):
 
 
 def part_number(part):
-    """Return (7, 2) of a part that begins with "# 07, section 7.2, …"."""
+    """Return (lesson, section), such as (7, 2) for a part that begins with "# 07, section 7.2, …"."""
     lesson, number = re.match(r"# \d\d, section (\d+)\.(\d+)", part).groups()
     return int(lesson), int(number)
