@@ -30,7 +30,8 @@ def load_templates() -> dict[str, dict[str, str]]:
 
 
 def describe_relation(relation: Relation) -> tuple[str, ...]:
-    """Return the parts of the note about a relation: the observation, the likely cause, and sizes that fit too.
+    """Return the parts of a note: the observation, the likely cause, and lengths that fit as well.
+
 
     Examples
     --------
