@@ -3,6 +3,7 @@
 import ast
 import builtins
 import inspect
+import json
 import os
 import shutil
 import subprocess
@@ -14,8 +15,8 @@ import pytest
 from scaffolds.exercise import FUNCTION, IMPORTS, NUMBERS, create_exercise
 from scaffolds.files import MARK, CannotCreate, filled
 from scaffolds.operation import MODULE, TESTS, create_operation
-from scaffolds.section import create_section
-from scaffolds.sections import section_number, with_paragraph
+from scaffolds.section import create_section, steps_for_text_before
+from scaffolds.sections import lesson_path, section_number, with_paragraph
 
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__", "build", "dist", "*.tmp")
@@ -55,6 +56,15 @@ def test_create_exercise_rejects_bad_input(exercise, section, file, message):
 def test_create_section_rejects_taken_or_distant_number(section, message):
     with pytest.raises(CannotCreate, match=message):
         create_section(section, "Beam search")
+
+
+@pytest.mark.parametrize(("lesson", "number", "n_steps"), [(7, 11, 0), (10, 12, 1)])
+def test_create_section_notices_section_without_code(lesson, number, n_steps):
+    """Section 7.10 has code, section 10.11 has none."""
+    notebook = json.loads((ROOT / lesson_path(lesson)).read_text(encoding="utf-8"))
+    steps = steps_for_text_before(notebook, lesson, number)
+    assert len(steps) == n_steps
+    assert all(f"Section {lesson}.{number - 1} has no code cell" in step for step in steps)
 
 
 # --- where a paragraph goes ----------------------------------------------------------------------------
