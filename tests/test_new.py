@@ -1,17 +1,22 @@
 """Tests of tests/new.py: its files fail tests until every mark is replaced, and it overwrites no file."""
 
+import ast
+import builtins
+import inspect
+import json
 import os
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-from scaffolds.exercise import create_exercise
-from scaffolds.files import MARK, CannotCreate
-from scaffolds.operation import create_operation
-from scaffolds.section import create_section
-from scaffolds.sections import section_number, with_paragraph
+from scaffolds.exercise import FUNCTION, IMPORTS, NUMBERS, create_exercise
+from scaffolds.files import MARK, CannotCreate, filled
+from scaffolds.operation import MODULE, TESTS, create_operation
+from scaffolds.section import create_section, steps_for_text_before
+from scaffolds.sections import lesson_path, section_number, with_paragraph
 
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__", "build", "dist", "*.tmp")
@@ -53,6 +58,15 @@ def test_create_section_rejects_taken_or_distant_number(section, message):
         create_section(section, "Beam search")
 
 
+@pytest.mark.parametrize(("lesson", "number", "n_steps"), [(7, 11, 0), (10, 12, 1)])
+def test_create_section_notices_section_without_code(lesson, number, n_steps):
+    """Section 7.10 has code, section 10.11 has none."""
+    notebook = json.loads((ROOT / lesson_path(lesson)).read_text(encoding="utf-8"))
+    steps = steps_for_text_before(notebook, lesson, number)
+    assert len(steps) == n_steps
+    assert all(f"Section {lesson}.{number - 1} has no code cell" in step for step in steps)
+
+
 # --- where a paragraph goes ----------------------------------------------------------------------------
 
 
@@ -69,6 +83,46 @@ def test_with_paragraph_keeps_order_of_sections(number, index):
     parts = with_paragraph(text, 7, number, "## c.c").split("\n# ")[1:]
     assert "## c.c" in parts[index] if number == 1 else "## b.b\n\n## c.c" in parts[-1]
     assert len(parts) == 4 - number
+
+
+# --- the names that the templates import and use ------------------------------------------------------
+
+VALUES = {"id": "kl.value", "function": "kl_value", "CODE": "KL-WRONG", "name": "kl", "Name": "Kl"}
+
+
+def names_used(code):
+    """Return the names that a module's code uses without defining or importing them."""
+    nodes = [*ast.walk(ast.parse(code))]
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    defined = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    defined |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    defined |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    defined |= {name.asname or name.name for node in imports for name in node.names}
+    return used - defined - set(vars(builtins))
+
+
+@pytest.mark.parametrize("kind", IMPORTS)
+def test_exercise_template_uses_existing_names(kind):
+    """The imports name what npformer has, and the template uses exactly these names."""
+    imported = {}
+    for module, names in IMPORTS[kind].items():
+        imported |= {name: getattr(import_module(module), name) for name in names}
+    code = filled({"numbers": NUMBERS, "function": FUNCTION}[kind], **VALUES)
+    assert names_used(code) == imported.keys()
+    for call in ast.walk(ast.parse(code)):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            keywords = {keyword.arg: None for keyword in call.keywords}
+            inspect.signature(imported[call.func.id]).bind(*call.args, **keywords)
+
+
+@pytest.mark.parametrize("template", [MODULE, TESTS], ids=["module", "tests"])
+def test_operation_template_uses_existing_names(template):
+    code = filled(template, **VALUES)
+    assert names_used(code) == set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom):
+            assert all(hasattr(import_module(node.module), name.name) for name in node.names)
 
 
 # --- the commands, in a copy of the project ------------------------------------------------------------

@@ -5,6 +5,10 @@ rounds differently. Other differences mean that the file is out of date, and are
 `volatile` (timings, training curves) are executed, but not compared. To write new outputs:
 
     NPFORMER_REWRITE=1 uv run pytest tests/test_notebooks.py
+
+A volatile cell keeps its outputs as long as its code is that of the last commit. To replace them, clear the
+outputs of the cell in Jupyter first. A cell also keeps its outputs if the new ones say that a model is not
+installed. A printed line names the cells that kept their outputs for one of these two reasons.
 """
 
 import base64
@@ -16,6 +20,8 @@ import itertools
 import math
 import os
 import re
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -42,6 +48,8 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+
+NOT_INSTALLED = "is not installed"  # a cell prints this if it needs a model that is missing
 
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?")
 NOISE = 1e-12  # differences up to this size count as rounding errors
@@ -109,13 +117,48 @@ def normalised(notebook):
     return plain
 
 
-def with_kept_outputs(committed, executed):
-    """Return the executed notebook. For small diffs, outputs without a difference keep their old bytes."""
-    merged = copy.deepcopy(executed)
-    for old, new in zip(code_cells(committed), code_cells(merged), strict=True):
-        if not is_volatile(new) and not cell_difference(old, new):
+def with_kept_outputs(stored, executed, last_sources):
+    """Return the executed notebook in which some cells keep their stored outputs, and sentences that say so.
+
+    A cell without a difference keeps its old bytes, so that diffs are small. This needs no sentence.
+    """
+    merged, messages = copy.deepcopy(executed), []
+    for old, new in zip(code_cells(stored), code_cells(merged), strict=True):
+        reason = reason_to_keep(old, new, last_sources.get(old.id))
+        if reason:
+            number = stored.cells.index(old) + 1
+            messages.append(f"cell {number} keeps its stored outputs, because {reason}")
+        if reason or (not is_volatile(new) and not cell_difference(old, new)):
             new.outputs = old.outputs
-    return merged
+        for output in new.outputs:
+            if "execution_count" in output:  # A new cell above changes the number of this cell.
+                output.execution_count = new.execution_count
+    return merged, messages
+
+
+def reason_to_keep(old, new, last_source):
+    """Return why a cell keeps its stored outputs although they may differ from the new ones, or None."""
+    if not old.outputs:
+        return None
+    if NOT_INSTALLED in printed_text(new) and NOT_INSTALLED not in printed_text(old):
+        return "a model is not installed here"
+    if is_volatile(new) and old.source == last_source:
+        return "it is volatile and its code is unchanged; to replace them, clear its outputs first"
+    return None
+
+
+def printed_text(cell):
+    """Return everything that a cell prints."""
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
+
+
+def sources_in_last_commit(path):
+    """Return {id of a code cell: its code} of a notebook in the last commit; {} without such a commit."""
+    command = ["git", "show", f"HEAD:./{path.name}"]
+    shown = subprocess.run(command, cwd=path.parent, capture_output=True, encoding="utf-8")
+    if shown.returncode:
+        return {}
+    return {cell.id: cell.source for cell in code_cells(nbformat.reads(shown.stdout, as_version=4))}
 
 
 # --- comparing ----------------------------------------------------------------------------------
@@ -216,11 +259,15 @@ def per_notebook(now=NOTEBOOKS):
 
 
 @per_notebook(now=NOTEBOOKS[:1])
-def test_notebook_outputs_are_not_stale(path, tmp_path):
+def test_notebook_outputs_are_not_stale(path, tmp_path, capsys):
     committed = read(path)
     executed = execute(committed, tmp_path)
     if os.environ.get("NPFORMER_REWRITE") == "1":
-        nbformat.write(with_kept_outputs(committed, executed), path)
+        merged, messages = with_kept_outputs(committed, executed, sources_in_last_commit(path))
+        nbformat.write(merged, path)
+        with capsys.disabled():
+            for message in messages:  # A process of pytest-xdist has no visible standard output.
+                print(f"{path.name}: {message}", file=sys.stderr)
         return
     difference = notebook_difference(committed, executed)
     assert difference is None, f"{path.name}, {difference}\n{HOW_TO_REWRITE}"
@@ -236,6 +283,39 @@ def test_notebook_is_in_its_normal_form(path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     assert nbformat.writes(normalised(notebook)) + "\n" == path.read_text(encoding="utf-8"), HOW_TO_REWRITE
+
+
+def make_notebook(source, printed, *tags):
+    """Return a notebook with one code cell, which has printed a text."""
+    cell = nbformat.v4.new_code_cell(source, id="a", metadata={"tags": list(tags)}, execution_count=1)
+    cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=printed)] if printed else []
+    return nbformat.v4.new_notebook(cells=[cell])
+
+
+@pytest.mark.parametrize(("tags", "last_source", "old", "new", "kept"), [
+    pytest.param(["volatile"], "f()", "3 s\n", "4 s\n", "cell 1 .* is volatile", id="volatile"),
+    pytest.param(["volatile"], "g()", "3 s\n", "4 s\n", None, id="changed volatile"),
+    pytest.param(["volatile"], "f()", "", "4 s\n", None, id="cleared volatile"),
+    pytest.param([], "f()", "3 words\n", "4 words\n", None, id="changed output"),
+    pytest.param([], "g()", "3 words\n", "M is not installed: fetch M\n", "cell 1 .* is not", id="no model"),
+])  # fmt: skip
+def test_with_kept_outputs_keeps_stored_outputs(tags, last_source, old, new, kept):
+    stored, executed = make_notebook("f()", old, *tags), make_notebook("f()", new, *tags)
+    merged, messages = with_kept_outputs(stored, executed, {"a": last_source})
+    assert printed_text(merged.cells[0]) == (old if kept else new)
+    assert [bool(re.search(kept or "", message)) for message in messages] == [True] * bool(kept)
+
+
+def test_sources_in_last_commit_has_code_by_id(tmp_path):
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    path = tmp_path / "a.ipynb"
+    nbformat.write(make_notebook("f()", ""), path)
+    assert sources_in_last_commit(path) == {}
+    user = ["-c", "user.name=a", "-c", "user.email=a@b.example"]
+    for arguments in (["add", "a.ipynb"], [*user, "commit", "-q", "--no-verify", "-m", "Add a"]):
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True)
+    nbformat.write(make_notebook("g()", ""), path)
+    assert sources_in_last_commit(path) == {"a": "f()"}
 
 
 @pytest.mark.slow

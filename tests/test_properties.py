@@ -4,11 +4,13 @@ The sizes include empty batches and empty sequences. valid_calls.py makes the ca
 cases of a single operation are in the test file of this operation. Warnings are errors in these tests.
 """
 
+import inspect
 from itertools import product
 
 import numpy as np
 import pytest
 from valid_calls import (
+    ARRAY,
     CALLS,
     CHECKED,
     INTEGERS,
@@ -98,7 +100,18 @@ def test_backward_is_linear_in_upstream_gradient(name, size):
     assert largest_difference(both, npf.tree_map(lambda a, b: 0.7 * a - 2 * b, one, two)) <= 1e-12
 
 
-BATCHED = set("x z scores q k v memory mask memory_mask ids source_ids target_ids".split())
+def batched_arguments(name):
+    """Return the arguments that have one part for each item of a batch: arrays with leading axes "...".
+
+    A bias has such axes too, but valid_calls.py makes one bias for all items.
+    """
+    annotations = inspect.unwrap(getattr(npf, name)).__annotations__
+    found = {argument: ARRAY.match(str(annotation)) for argument, annotation in annotations.items()}
+    return {
+        argument
+        for argument, match in found.items()
+        if match and match[1] != "Bias" and match[2].startswith("...")
+    } - {"return"}
 
 
 @pytest.mark.parametrize("size", [((3,), 4, 2), ((1,), 3, 3), ((2,), 1, 5)], ids=str)
@@ -107,15 +120,16 @@ def test_forward_and_backward_treat_batch_items_independently(name, size):
     """A batch gives the same output and gradients as its single items; gradients of parameters are summed."""
     arguments, dy = call_of_size(name, size, rng=None)
     y, cache = call(name, arguments)
+    batched = batched_arguments(name)
     alone = []
     for i in range(len(y)):
-        item = {argument: value[i] if argument in BATCHED else value for argument, value in arguments.items()}
+        item = {argument: value[i] if argument in batched else value for argument, value in arguments.items()}
         y_i, cache_i = call(name, item)
         assert largest_difference(y[i], y_i) <= 1e-13
         alone.append(backward(name, dy[i], cache_i))
     for argument, gradient in backward(name, dy, cache).items():
         items = [gradients[argument] for gradients in alone]
-        is_batched = argument in BATCHED
+        is_batched = argument in batched
         expected = np.stack(items) if is_batched else npf.tree_map(lambda *g: sum(g), *items)
         assert largest_difference(gradient, expected) <= 1e-12
 

@@ -86,9 +86,13 @@ def test_readme_names_and_counts_are_correct():
     assert set(re.findall(r'check\("([\w.]+)"', README)) <= {e.id for e in list_exercises()}
     assert f"[{len(list_exercises())} exercises](notebooks/exercises.ipynb)" in README
     kills = (ROOT / "tests" / "data" / "kills.md").read_text(encoding="utf-8")
-    caught, judged = re.findall(r"(\d+ of \d+)", README)
-    assert f"planted one by one: {caught} caught" in kills
-    assert f"hard to judge: {judged} judged" in kills
+    caught = re.search(r"planted one by one: (\d+ of \d+) caught", kills)
+    judged = re.search(r"hard to judge: (\d+ of \d+) judged", kills)
+    sentence = (
+        f"`gradcheck` rejected {caught[1]} wrong backward passes, "
+        f"and its verdict on {judged[1]} misleading pairs was correct."
+    )
+    assert sentence in README, f'"Key results" in README.md must contain this sentence: {sentence}'
     confusion = (ROOT / "tests" / "data" / "confusion.md").read_text(encoding="utf-8")
     assert re.search(r"right codings and variants: 0 refused\. \d+ slips: 0 passed", confusion)
 

@@ -11,7 +11,7 @@
 - `output_files` checks paths of output files and writes the files.
 
 From the call to the message there are at most four functions: the wrapper that `checked` makes, `check_call`,
-the check of a rule, and a function of `checks`. By default, the traceback of a rejected call leaves them out
-and ends in the line of the caller. With the environment variable NPFORMER_FULL_TRACEBACK=1 the traceback
-shows all of them.
+the check of a rule, and a function of `checks`. By default, the traceback of a rejected call ends in the
+wrapper: it shows this one frame below the line of the caller. With the environment variable
+NPFORMER_FULL_TRACEBACK=1 the traceback shows all of them.
 """

@@ -38,8 +38,8 @@ def checked(body: F) -> F:
     While `body` runs, NumPy's warnings about overflow and similar events are off. Such events lead to inf or
     NaN in the result.
 
-    The traceback of a rejected call ends in the line of the caller. With the environment variable
-    NPFORMER_FULL_TRACEBACK=1, the traceback continues to the check that raised the error.
+    The traceback of a rejected call ends in ``wrapper``, one frame below the caller. With the environment
+    variable NPFORMER_FULL_TRACEBACK=1, the traceback continues to the check that raised the error.
 
     Parameters
     ----------

@@ -1,17 +1,21 @@
 """Write the golden values: the outputs and gradients of PyTorch 2.13, which golden.py reads.
 
 Run the script with any Python that has PyTorch and NumPy. npformer never needs PyTorch, and the script does
-not import npformer.
+not import npformer. uv can install PyTorch for this one run:
 
-    python tests/data/make_golden.py
+    uv run --with torch==2.13 python tests/data/make_golden.py
 
 The script computes every case in the golden files again with PyTorch, writes the answers, and prints how much
-they differ from the previous answers. On the same machine, the old and new answers are equal. On another
-machine, the last digit of an answer may differ. The inputs in the files do not change. golden_files.py
-describes the format. To add a new case:
+they differ from the previous answers. On the same machine they are equal. On another machine a last digit may
+differ. The inputs in the files do not change. golden_files.py describes the format.
+
+To add a case, add it to the list of its file in NEW_CASES at the end of the script, and run the script:
 
     shapes = {"x": (2, 8), "W": (8, 30), "d_y": (2, 30)}
-    write(file, [*read(file), solve(new_case("linear_wide", "linear", {}, shapes))])
+    NEW_CASES = {"golden_functional": [new_case("linear_wide", "linear", {}, shapes)]}
+
+The file then has the case, so you can remove it from NEW_CASES. For a new operation, first add PyTorch's way
+to compute it to OPERATIONS.
 
 Every output comes from a function, module, loss or optimizer of PyTorch. Every gradient comes from PyTorch's
 autograd. Two features that PyTorch's attention does not have are added here in a few lines: RoPE, and an
@@ -352,6 +356,9 @@ def new_case(name, operation, settings, shapes, **constants):
     }  # fmt: skip
 
 
+NEW_CASES = {}  # {name of a golden file: its new cases}; cases that the file has already are ignored
+
+
 def main():
     """Compute all golden files again."""
     if not torch.__version__.startswith("2.13"):
@@ -363,12 +370,14 @@ def main():
     with_zero_rows = mock.patch.object(F, "scaled_dot_product_attention", attend)
     for file in FILES:
         before = read(file)
+        names = {case["name"] for case in before}
+        new = [case for case in NEW_CASES.get(file.stem, []) if case["name"] not in names]
         with sdpa_kernel(SDPBackend.MATH), with_zero_rows:
-            after = [solve(case) for case in before]
+            after = [solve(case) for case in [*before, *new]]
         write(file, after)
         difference = max(
             abs(old["answers"][name] - x).max() / max(1, abs(x).max())
-            for old, new in zip(before, after, strict=True)
+            for old, new in zip(before, after[: len(before)], strict=True)
             for name, x in new["answers"].items()
             if name in old["answers"]
         )

@@ -1,6 +1,6 @@
 """Write the tables of kills.md: the verdicts of gradcheck on every planted bug and every hard pair.
 
-uv run python tests/data/make_kill_table.py                takes ten seconds; costs are read from a file
+uv run python tests/data/make_kill_table.py                takes about a minute, and measures no costs
 """
 
 import json

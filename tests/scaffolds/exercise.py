@@ -55,10 +55,10 @@ ANSWERS = {
 NUMBERS = '''
 
 @number_exercise("<id>")
-def <function>(draw: Draw) -> Posed:
+def <function>(draw: Draw) -> PosedQuestion:
     """MISSING: name the number."""
     n = draw.integer(10, 6, 30)  # MISSING: draw the numbers of the task
-    return Posed({"n": n}, n, {  # MISSING: calculate the answer
+    return PosedQuestion({"n": n}, n, {  # MISSING: calculate the answer
         "<CODE>": 2 * n,  # MISSING: calculate what each confusion makes of it
     })
 '''
@@ -77,6 +77,17 @@ def <function>(x):
         "<CODE>": [Edit("2 * x", "-2 * x")],
     })
 '''
+# The imports of the two templates above, by kind.
+IMPORTS = {
+    "numbers": {
+        "npformer.exercises.bank.questions": ["number_exercise"],
+        "npformer.exercises.task": ["Draw", "PosedQuestion"],
+    },
+    "function": {
+        "npformer.exercises.bank.questions": ["function_exercise"],
+        "npformer.exercises.task": ["Edit"],
+    },
+}
 MISTAKE = """
 ## <CODE>
 MISSING: write what is observed.
@@ -160,12 +171,10 @@ def code_of_exercise(kind, file, values):
     """Return {path: new text} for an exercise that needs code because it asks for numbers or a function."""
     path = f"{BANK}/{file}.py"
     text = read(path)
+    for module, names in IMPORTS[kind].items():
+        text = with_import(text, module, names)
     if kind == "numbers":
-        text = with_import(text, "npformer.exercises.bank.questions", ["number_exercise"])
-        text = with_import(text, "npformer.exercises.task", ["Draw", "Posed"])
         return {path: text.rstrip() + "\n" + filled(NUMBERS, **values)}
-    text = with_import(text, "npformer.exercises.bank.questions", ["function_exercise"])
-    text = with_import(text, "npformer.exercises.task", ["Edit"])
     codings = f"{CODINGS}/{file}.txt"
     before = read(codings) if (ROOT / codings).exists() else ""
     return {

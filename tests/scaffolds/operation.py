@@ -128,7 +128,8 @@ test_gradients = make_gradient_test("<name>", {}, {"lead": ()})
 
 def test_golden_values():
     pytest.fail(
-        "add a case of <name> to tests/data/make_golden.py, run that script, "
+        "add a case of <name> to tests/data/make_golden.py, run that script "
+        "(uv run --with torch==2.13 python tests/data/make_golden.py), "
         "and replace this test by one with agrees_with_pytorch"
     )
 
@@ -234,7 +235,8 @@ def create_operation(name, is_core):
         f"Write the equations in {module}. "
         f"If its arguments or parameters change, change {CONTRACT} and {CALLS} too.",
         f"Run `uv run pytest {tests} {RULES}`: the failing tests and the marks say what is missing.",
-        "Add one or two wrong backward passes to tests/data/planted.txt, see them caught, "
-        "then `uv run python tests/data/make_kill_table.py`.",
+        "Add one or two wrong backward passes to tests/data/planted.txt. "
+        "Run `uv run python tests/data/make_kill_table.py`, "
+        "then `uv run pytest tests/test_gradcheck.py tests/test_readme.py`: every mistake must be caught.",
         "Add a line under `## Unreleased` in notebooks/guide/changelog.md.",
     ])  # fmt: skip

@@ -59,6 +59,28 @@ def with_section(notebook, lesson, number, title):
     return {**notebook, "cells": cells}
 
 
+def has_code(notebook, lesson, number):
+    """Return whether a section has a code cell; the section ends at the next section's heading."""
+    is_inside = False
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code" and is_inside:
+            return True
+        if cell["cell_type"] == "markdown":
+            headings = re.findall(rf"^## {lesson}\.(\d+) ", source_of(cell), re.MULTILINE)
+            is_inside = int(headings[-1]) == number if headings else is_inside
+    return False
+
+
+def steps_for_text_before(notebook, lesson, number):
+    """Return a step for the author if the section before the new one has no code cell."""
+    if has_code(notebook, lesson, number - 1):
+        return []
+    return [
+        f"Section {lesson}.{number - 1} has no code cell, so its text and the new text count as one text. "
+        f"It has at most 120 words: add a code cell to section {lesson}.{number - 1}, or shorten the texts."
+    ]
+
+
 def with_guesses(text, lesson, answer):
     """Return the text of guesses.md with two more guesses at the end of the lesson's part."""
     heading = f"## Lesson {lesson}\n"
@@ -95,7 +117,8 @@ def create_section(section, title):
             f"which is {lesson:02}.{exercises}"
         )
     answer, answers = f"{lesson}.{number}a", f"npformer/lessons/answers/{lesson:02}.md"
-    notebook = with_section(json.loads(read(path)), lesson, number, title)
+    old_notebook = json.loads(read(path))
+    notebook = with_section(old_notebook, lesson, number, title)
     texts = {
         path: json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n",
         answers: read(answers).rstrip() + "\n" + filled(ANSWER, id=answer),
@@ -109,9 +132,15 @@ def create_section(section, title):
     write_all(texts)
     print_steps([
         f"Replace every mark in these files. The lesson's exercises are section {lesson}.{number + 1} now.",
+        *steps_for_text_before(old_notebook, lesson, number),
         f"The plan gives the section {MINUTES} minutes. "
         f"Change the lesson's sum in its first cell, in {PLAN} and in README.md.",
         f"`NPFORMER_REWRITE=1 uv run pytest tests/test_notebooks.py -k {lesson:02}_` writes the outputs.",
-        "`uv run pytest tests/test_classroom.py tests/test_notebooks.py tests/test_project_rules.py`: "
+        "A slide has at most 40 words, and two of three slides have a picture. Under `npformer` in the "
+        "metadata of a cell, write `answer` or `stage` (a shorter answer or text for the slide), "
+        "`drawn` (bars or squares: how printed numbers are drawn) and `where` (a regular expression: "
+        "which numbers are drawn). npformer/handouts/slides.py explains all entries.",
+        "`uv run pytest tests/test_project_rules.py tests/test_notebooks.py` and "
+        "`uv run pytest tests/test_classroom.py tests/handouts/test_slides.py`: "
         "the failing tests say what is missing.",
     ])  # fmt: skip
