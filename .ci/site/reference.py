@@ -89,7 +89,8 @@ def short_annotation(annotation: Any) -> str:
     rule = re.search(r"\w+\[Array, '[^']*'", text)
     if rule:
         return rule[0] + "]"
-    return re.sub(r"[A-Za-z_]+\.(?=[A-Za-z_])", "", text)
+    text = re.sub(r"[A-Za-z_]+\.(?=[A-Za-z_])", "", text)
+    return re.sub(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[Any\]\]", "Array", text)
 
 
 def escape(text: str) -> str:

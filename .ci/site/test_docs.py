@@ -159,7 +159,7 @@ def test_reference_names_every_parameter(opened):
     missing = []
     for path, function in documented_functions():
         page.goto(f"{SITE.as_uri()}/{path}#{function.__module__}.{function.__name__}")
-        entry = page.locator(f'dl.py:has(> dt[id$=".{function.__name__}"])').inner_text()
+        entry = page.locator(f'dl.py:has(> dt[id$=".{function.__name__}"])').first.text_content()
         described = entry.partition("Parameters")[2]
         for name in inspect.signature(function).parameters:
             if not re.search(rf"\b{name}\b", described):
@@ -226,16 +226,17 @@ def assert_drawn(page):
 # --- every page -----------------------------------------------------------------------------------
 
 
-def test_the_reference_shows_shapes_equation_example_and_code(opened):
+def test_reference_shows_equation_shapes_example_and_code(opened):
     page = opened("api/npformer.feed_forward.html")
     entry = page.locator("dl.py.function", has=page.locator("#npformer\\.feed_forward\\.ffn_forward"))
-    said = entry.inner_text()
-    assert "ffn_forward(x, params, *, activation='relu', dropout=0.0, rng=None)" in said
-    assert "(..., d_model) floats" in said
-    assert "max(0, x W" in entry.locator(".equation").inner_text()
-    assert ">>> ffn_forward(np.ones((3, 6, 8)), params)[0].shape" in said
-    entry.locator("summary").click()
-    assert "as_rows(x) @ W_1" in entry.inner_text()
+    text = entry.text_content()
+    assert "ffn_forward(x, params, *, activation='relu', dropout=0.0, rng=None)" in text
+    assert "float array (..., d_model)" in text
+    assert "max(0, x W_1" in entry.locator("dd > p").first.text_content()
+    assert ">>> ffn_forward(np.ones((3, 6, 8)), params)[0].shape" in text
+    entry.locator("a", has_text="[source]").click()
+    page.wait_for_url("**/_modules/npformer/feed_forward.html*")
+    assert "as_rows(x) @ W_1" in page.text_content("article")
 
 
 def test_every_public_name_is_in_the_reference(opened):

@@ -1,18 +1,18 @@
 """A Transformer on one page. It reads noise, and learns to say words backwards.
 
-    python one_page.py              or, to try your own name:     python one_page.py Ada
+    python one_page.py              or, to hear your own name:    python one_page.py Ada
 
-This page uses only NumPy, and every gradient is written by hand. The symbols are from "Attention Is All You
-Need" (Vaswani et al., 2017). `backward` takes the numbered steps of its function in reverse order. Of two
-lines with the same number, the lower line undoes the upper line and uses its variables. dy is the gradient
-of the loss with respect to y, and has the shape of y. Every line of `backward` follows one of these rules:
+NumPy only, every gradient by hand; letters as in "Attention Is All You Need" (Vaswani et al., 2017). Each
+function goes down the page, and its `backward` comes up again: of two lines with the same number, the lower
+one undoes the upper one, whose letters it sees. dy is the gradient of the loss with respect to y: it has the
+shape of y, and says by how much the loss would grow with each entry. Every line of `backward` obeys a rule:
 
-    y = x W             dx = dy W^T  and  dW = x^T dy: each factor gets dy times the other factor
+    y = x W             dx = dy W^T  and  dW = x^T dy: to each factor goes the other one
     y = f(x)            dx = dy f'(x), entry by entry
     y = softmax(x)      dx = y (dy - sum(dy y)), row by row
-    x is used twice     dx is the sum of both gradients; so dW sums over all uses of W
+    x is used twice     dx is the sum of both; so a weight sums over all its uses
 
-Shapes: B lines of T letters, d numbers per letter, h heads of d_k = d / h, d_ff hidden units. x.mT is x^T.
+Shapes: B lines of T letters, d numbers a letter, h heads of d_k = d / h, d_ff hidden units. x.mT: each x^T.
 """
 
 import sys
@@ -20,13 +20,13 @@ from math import sqrt
 
 import numpy as np
 
-LETTERS, N = " abcdefghijklmnopqrstuvwxyz|", 16  # a line: N letters, a bar, the same N letters reversed
+LETTERS, N = " abcdefghijklmnopqrstuvwxyz|", 16  # N letters, a bar, and the same N from the last to the first
 ROW = {"axis": -1, "keepdims": True}  # x.sum(**ROW) adds up each row: (..., d) -> (..., 1)
 
 def positions(T, d):
     """PE(pos, 2i) = sin(pos / 10000^(2i/d)),  PE(pos, 2i+1) = cos(pos / 10000^(2i/d))   (section 3.5)"""
     angle = np.arange(T)[:, None] / 10000 ** (np.arange(0, d, 2) / d)      # (T, d/2)
-    return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(T, d)      # (T, d), sine next to cosine
+    return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(T, d)      # (T, d), sine beside cosine
 
 def ffn(x, W_1, b_1, W_2, b_2):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2   (equation 2)"""
@@ -51,25 +51,25 @@ def layer_norm(x, gamma, beta, eps=1e-5):
     def backward(dy):
         dgamma, dbeta = (dy * x_hat).sum((0, 1)), dy.sum((0, 1))           # ④ (d,), (d,)
         dx_hat = dy * gamma                                                # ④ (B, T, d)
-        dsigma = -(dx_hat * x_hat / sigma).sum(**ROW)                      # ③ (B, T, 1): times -c / sigma^2
-        dc = dx_hat / sigma                                                # ③ (B, T, d): not through sigma
-        dc += dsigma * c / sigma / x.shape[-1]                             # ② (B, T, d): through sigma
-        dx = dc - dc.mean(**ROW)                                           # ① (B, T, d): through x and mean
+        dsigma = -(dx_hat * x_hat / sigma).sum(**ROW)                      # ③ (B, T, 1): slope -c / sigma^2
+        dc = dx_hat / sigma                                                # ③ (B, T, d): past sigma, so far
+        dc += dsigma * c / sigma / x.shape[-1]                             # ② (B, T, d): and through sigma
+        dx = dc - dc.mean(**ROW)                                           # ① (B, T, d): x, and x in the mean
         return dx, dgamma, dbeta
     return y, backward
 
 def softmax(s):
-    """exp(s) / sum(exp(s)), row by row; s - max(s) gives the same result and cannot overflow"""
+    """exp(s) / sum(exp(s)), row by row; s - max(s) gives the same, and cannot overflow"""
     e = np.exp(s - s.max(**ROW))
     return e / e.sum(**ROW)
 
 def attention(x, W_Q, W_K, W_V, W_O):
     """MultiHead = Concat(head_1, ..., head_h) W_O,  head = softmax(Q K^T / sqrt(d_k)) V   (equation 1)"""
-    x, scale = x[:, None], 1 / sqrt(W_K.shape[-1])                         # (B, 1, T, d): one x for all heads
-    later = np.where(np.tri(x.shape[2]), 0, -np.inf)                       # (T, T): masks the later tokens
+    x, scale = x[:, None], 1 / sqrt(W_K.shape[-1])                         # (B, 1, T, d): all heads
+    later = np.where(np.tri(x.shape[2]), 0, -np.inf)                       # (T, T): hidden
     Q, K, V = x @ W_Q, x @ W_K, x @ W_V                                    # ① (B, h, T, d_k)
     S = Q @ K.mT * scale + later                                           # ② (B, h, T, T)
-    A = softmax(S)                                                         # ③ (B, h, T, T): attention weights
+    A = softmax(S)                                                         # ③ (B, h, T, T): who sees whom
     Z = A @ V                                                              # ④ (B, h, T, d_k)
     y = (Z @ W_O).sum(1)                                                   # ⑤ (B, T, d): Concat(Z) W_O
     def backward(dy):
@@ -90,15 +90,15 @@ def block(x, W_Q, W_K, W_V, W_O, gamma_1, beta_1, W_1, b_1, W_2, b_2, gamma_2, b
     f, ffn_backward = ffn(h, W_1, b_1, W_2, b_2)                           # ③ (B, T, d)
     y, norm_2_backward = layer_norm(h + f, gamma_2, beta_2)                # ④ (B, T, d)
     def backward(dy):
-        df, *dnorm_2 = norm_2_backward(dy)                                 # ④ (B, T, d): gradient of h + f
-        dh, *dffn = ffn_backward(df)                                       # ③ (B, T, d): to h through the FFN
+        df, *dnorm_2 = norm_2_backward(dy)                                 # ④ (B, T, d): for f, and for h
+        dh, *dffn = ffn_backward(df)                                       # ③ (B, T, d): for h, through FFN
         da, *dnorm_1 = norm_1_backward(df + dh)                            # ② (B, T, d): h was used twice
-        dx, *dattention = attention_backward(da)                           # ① (B, T, d): x was used twice
+        dx, *dattention = attention_backward(da)                           # ① (B, T, d): and so was x
         return da + dx, *dattention, *dnorm_1, *dffn, *dnorm_2
     return y, backward
 
 def transformer(ids, E, *weights):
-    """x = E[ids] sqrt(d) + PE, then blocks of twelve weights each, then logits = x E^T   (section 3.4)"""
+    """x = E[ids] sqrt(d) + PE, then block after block, twelve weights each; logits = x E^T   (section 3.4)"""
     d, undo = E.shape[1], []
     x = E[ids] * sqrt(d) + positions(ids.shape[1], d)                      # ① (B, T, d)
     for i in range(0, len(weights), 12):                                   # ②
@@ -111,13 +111,13 @@ def transformer(ids, E, *weights):
         for block_backward in reversed(undo):                              # ②
             dx, *dblock = block_backward(dx)                               # ② (B, T, d)
             dweights = dblock + dweights                                   # ②
-        np.add.at(dE, ids, dx * sqrt(d))                                   # ① (28, d): sum over equal ids
+        np.add.at(dE, ids, dx * sqrt(d))                                   # ① (28, d): adds up what recurs
         return [dE, *dweights]
     return logits, backward
 
 def cross_entropy(logits, targets):
-    """loss = -mean(log p[target]),  p = softmax(logits); a target of -1 is ignored"""
-    right = (*np.nonzero(targets >= 0), targets[targets >= 0])             # indices of the targets
+    """loss = -mean(log p[target]),  p = softmax(logits); where the target is -1, nothing was asked"""
+    right = (*np.nonzero(targets >= 0), targets[targets >= 0])             # where
     p = softmax(logits)                                                    # ① (B, T, 28)
     loss = -np.log(p[right]).mean()                                        # ② ()
     def backward():
@@ -127,7 +127,7 @@ def cross_entropy(logits, targets):
     return loss, backward
 
 def loss_and_gradients(weights, ids, targets):
-    """The whole idea: a forward pass, and then a backward pass"""
+    """The whole idea: all the way forward, and all the way back"""
     logits, transformer_backward = transformer(ids, *weights)
     loss, loss_backward = cross_entropy(logits, targets)
     return loss, transformer_backward(loss_backward())
@@ -135,13 +135,13 @@ def loss_and_gradients(weights, ids, targets):
 def adamw(weights, gradients, ms, vs, step, rate, beta_1=0.9, beta_2=0.98, eps=1e-9, decay=0.01):
     """w = w - rate (m_hat / (sqrt(v_hat) + eps) + decay w)   (section 5.3; Loshchilov and Hutter, 2019)"""
     for w, dw, m, v in zip(weights, gradients, ms, vs, strict=True):
-        m += (1 - beta_1) * (dw - m)                                       # running mean of the gradients
-        v += (1 - beta_2) * (dw * dw - v)                                  # running mean of their squares
-        m_hat, v_hat = m / (1 - beta_1**step), v / (1 - beta_2**step)      # corrects for the start at 0
+        m += (1 - beta_1) * (dw - m)                                       # mean of the latest gradients
+        v += (1 - beta_2) * (dw * dw - v)                                  # and of their squares
+        m_hat, v_hat = m / (1 - beta_1**step), v / (1 - beta_2**step)      # both began at 0: corrected
         w -= rate * (m_hat / (np.sqrt(v_hat) + eps) + decay * w)
 
 def new_weights(rng, d=32, d_ff=128, h=2, n_blocks=2):
-    """Random weights, scaled so that the outputs x W are about as large as the inputs x"""
+    """At random, so large that what goes in and what comes out of a product are about the same size"""
     weights = [rng.normal(0, d**-0.5, (len(LETTERS), d))]                  # E
     for _ in range(n_blocks):
         weights += [*rng.normal(0, d**-0.5, (3, h, d, d // h))]            # W_Q, W_K, W_V
@@ -153,14 +153,14 @@ def new_weights(rng, d=32, d_ff=128, h=2, n_blocks=2):
     return weights
 
 def noise(rng, B=16):
-    """Ids of lines such as "      qzj bxwv|vwxb jzq      ", and as targets the letters after the bar"""
+    """Lines such as "      qzj bxwv|vwxb jzq      ": what is read, and what comes next where we ask for it"""
     letters = rng.integers(27, size=(B, N))                                # 0 is the space
-    letters[np.arange(N) < rng.integers(N, size=(B, 1))] = 0               # leaves words of 1 to N letters
+    letters[np.arange(N) < rng.integers(N, size=(B, 1))] = 0               # words of 1 to N letters
     lines = np.hstack([letters, np.full((B, 1), 27), letters[:, ::-1]])    # (B, 2N + 1)
     return lines[:, :-1], np.where(np.arange(2 * N) < N, -1, lines[:, 1:])
 
 def say(word, weights):
-    """Generate the letters after the bar one by one, each time the most likely letter"""
+    """Letter by letter: always the likeliest, given the word and what is said so far"""
     line = "".join(letter for letter in word.lower() if letter in LETTERS[:27])[:N].rjust(N) + "|"
     while len(line) <= 2 * N:
         logits, _ = transformer(np.array([[LETTERS.index(letter) for letter in line]]), *weights)
@@ -168,7 +168,7 @@ def say(word, weights):
     return line[N + 1 :].strip()
 
 def slopes(weights, batch, rng, h=1e-7):
-    """Gradient check: the loss's derivative along a random direction, from gradients and from differences"""
+    """Is it right? The slope of the loss along a random direction u: by hand, and by a step each way"""
     u = [rng.normal(size=w.shape) for w in weights]
     _, gradients = loss_and_gradients(weights, *batch)
     ahead, behind = ([w + way * du for w, du in zip(weights, u, strict=True)] for way in (h, -h))
@@ -176,7 +176,7 @@ def slopes(weights, batch, rng, h=1e-7):
     return sum((dw * du).sum() for dw, du in zip(gradients, u, strict=True)), tried
 
 def main(words=(), steps=800):
-    """Train on noise for half a minute, and then try a few words"""
+    """Half a minute of learning from noise, and then a few words"""
     rng = np.random.default_rng(0)
     weights = new_weights(rng)
     ms, vs = ([np.zeros_like(w) for w in weights] for _ in range(2))
@@ -184,7 +184,7 @@ def main(words=(), steps=800):
     print(f"slope of the loss in a random direction: {by_hand:.6f} by hand, {tried:.6f} tried out\n")
     for step in range(1, steps + 1):
         loss, gradients = loss_and_gradients(weights, *noise(rng))
-        rate = 0.005 * min(4 * step / steps, 4 / 3 * (1 - step / steps))   # the rate rises, then falls
+        rate = 0.005 * min(4 * step / steps, 4 / 3 * (1 - step / steps))   # it rises, then falls
         adamw(weights, gradients, ms, vs, step, rate)
         if step == 1 or step % (steps // 10) == 0:
             print(f"step {step:3}   loss {loss:.3f}   stressed -> {say('stressed', weights)}", flush=True)
