@@ -200,7 +200,7 @@ def test_new_makes_tests_fail_for_missing_parts(project):
         "test_edges",
         "test_plan_lesson_and_readme_agree",
     }, tests.stdout
-    assert "it is 0 everywhere" in tests.stdout
+    assert "the gradient is 0 everywhere" in tests.stdout
     assert f"npformer/lessons/answers/07.md:80: {MARK} write the answer." in tests.stdout
 
 
