@@ -284,7 +284,7 @@ def write_twelve_files(folder):
     folder.mkdir()
     for i in range(12):
         text = hostile.RIGHT if i % 3 else hostile.ZEROS
-        seconds = 0.05 if i < 6 else 0.3
+        seconds = 0.05 if i < 6 else 0.8
         (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({seconds})\n{text}")
 
 
