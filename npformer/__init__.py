@@ -195,9 +195,9 @@ __all__ = [
     "wavelengths",
 ]  # fmt: skip
 
-# npformer.f is f with argument validation. The functions of the modules call each other without validation.
-# The functions of these modules accept any type (a tree, a text, a function of the user), and check their
-# arguments themselves.
+# npformer.f is f with argument validation. Inside the package, functions call each other without validation.
+# The modules in _MODULES are exceptions: their functions accept any type (a tree, a text, a user's function)
+# and check their own arguments.
 _MODULES = (
     "arrays backend tree gradcheck.comparison signature pretrained.safetensors_files lessons.text "
     "player.player_page player.compare".split()

@@ -410,7 +410,8 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any
 
 def _read_data(stream: IO[bytes], leaf: NDArray[Any], is_fortran: bool) -> NDArray[Any]:
     """Read the data of an array, which must have the size of the leaf."""
-    # One byte more than expected: at the end of the entry, zipfile compares the checksum.
+    # Read one byte more than expected, so that the read reaches the end of the entry. Only there does zipfile
+    # compare the checksum.
     data = stream.read(leaf.nbytes + 1)
     if len(data) != leaf.nbytes:
         raise ValueError(f"an array is too {'long' if len(data) > leaf.nbytes else 'short'}")

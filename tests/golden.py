@@ -26,7 +26,7 @@ HOW_TO_ADD_CASE = (
     "add one to tests/data/make_golden.py and run it "
     "(uv run --with torch==2.13 python tests/data/make_golden.py)"
 )
-# The function of an operation, if the two names differ.
+# By operation of a golden case: the npformer function, where its name differs.
 FORWARDS = {"grouped_attention": "multi_head_attention"}
 
 

@@ -72,7 +72,7 @@ def _are_identical(a: Array, b: Array) -> bool:
 
 
 def is_correct_for(trial: Trial, student_change: Change, correct_change: Change) -> bool:
-    """Return whether, on all calls, the answer after one change is correct for a different change."""
+    """Return whether two changes of the arguments agree: one for the answer, one for the solution."""
     for given in trial.calls:
         found = trial.answer(student_change(*given))
         right = trial.answer(correct_change(*given), right=True)

@@ -30,7 +30,7 @@ def load_templates() -> dict[str, dict[str, str]]:
 
 
 def describe_relation(relation: Relation) -> tuple[str, ...]:
-    """Return the parts of a note: the observation, the likely cause, and lengths that fit as well.
+    """Return the parts of a note: what was observed, the likely cause, and sizes that explain a factor.
 
 
     Examples

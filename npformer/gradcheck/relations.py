@@ -523,7 +523,10 @@ class _Table(NamedTuple):
 
 
 def on_table(*detectors: Callable[[_Table], Relation | None]) -> Detector:
-    """Make a detector for cases from detectors for tables. Without a table, the detector returns None."""
+    """Combine detectors that take a table into one detector that takes cases.
+
+    The combined detector returns None if there is no single table for the cases.
+    """
 
     def detect(cases: Sequence[Case]) -> Relation | None:
         c = cases[0]

@@ -484,7 +484,7 @@ def _sentences_of(trace: Trace, name: str) -> Array:
 
 
 def _call_on_example(forward: Block, trace: Trace) -> Any:
-    """Return the result of a block for the sentence of the trace."""
+    """Call a block with the sentences of the trace, and with a causal mask if the example needs one."""
     x, example = _sentences_of(trace, "x"), trace.example
     if example.causal and _takes_mask(forward):
         return forward(x, example.block, example.config, mask=causal_mask(x.shape[-2]))

@@ -47,7 +47,7 @@ def title_of(lesson, number):
 
 
 def with_paragraph(text, lesson, number, paragraph):
-    """Add a paragraph at the end of the last part about a section, in a file of the exercise bank.
+    """Return the text of questions.md or mistakes.md with one more paragraph for a section.
 
     The files are questions.md and mistakes.md. Each part begins with a heading such as
     "# 07, section 7.2, Teacher forcing". If a section has no part, a new part is inserted in the order of the
