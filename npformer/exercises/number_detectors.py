@@ -438,8 +438,8 @@ def _report_length(few_or_many: str, end: str, axis: int, ndim: int) -> Finding:
 def _find_matching_parts(found: Array, right: Array, axis: int) -> list[tuple[str, str]]:
     """Return the items of _PARTS that match.
 
-    In one kind of match, the answer equals a part of the correct array. In the other kind, a part of the answer
-    equals the correct array.
+    In one kind of match, the answer equals a part of the correct array. In the other kind, a part of the
+    answer equals the correct array.
     """
     if found.ndim == right.ndim - 1:  # The answer lacks this axis and is a single entry along it.
         found = np.expand_dims(found, axis)
