@@ -215,9 +215,7 @@ def _breaks_scaling(trial: Trial, change: Change, factor: float) -> bool:
     for given in trial.calls:
         before = trial.both(given)
         after = trial.both(change(*given))
-        if before is None or after is None:
-            continue
-        if not are_close(factor * before[0], after[0]):
+        if before is not None and after is not None and not are_close(factor * before[0], after[0]):
             return True
     return False
 
@@ -255,9 +253,8 @@ def _derive(trial: Trial, view: View) -> Trial | None:
         calls.append(derived_call)
         found.append(student_part)
         right.append(right_part)
-    if not calls:
-        return None
-    return trial._replace(calls=tuple(calls), found=tuple(found), right=tuple(right))
+    derived_trial = trial._replace(calls=tuple(calls), found=tuple(found), right=tuple(right))
+    return derived_trial if calls else None
 
 
 def hidden_keys(trial: Trial) -> Finding | None:
@@ -316,10 +313,8 @@ def _reach(trial: Trial, given: Arguments, k: int, is_last: bool, whole: bool) -
     changed_value[row] = vary(value)[row]
     before = trial.both(given)
     after = trial.both((*given[:k], changed_value, *given[k + 1 :]))
-    if before is None or after is None:
-        return None
-    shapes = {array.shape for array in (*before, *after)}
-    if len(shapes) > 1 or np.isnan([before, after]).any():
+    shapes = {array.shape for array in (*(before or ()), *(after or ()))}
+    if before is None or after is None or len(shapes) > 1 or np.isnan([before, after]).any():
         return None
     mine, right = (np.abs(b - a) > 1e-9 * (1 + np.abs(b)) for a, b in zip(before, after, strict=True))
     index = tuple(i % n for i, n in zip(row, value.shape, strict=False))
@@ -360,10 +355,9 @@ def _find_crossed_axis(trial: Trial, reach: Reach, extra: Array) -> str | None:
     """Return the first common axis of argument and output along which the change affects other entries."""
     output_axes = trial.probe.axis_names.get(trial.probe.outputs[trial.output], [])
     argument_axes = trial.probe.axis_names.get(reach.name, [])
-    if len(output_axes) != extra.ndim:
-        return None
+    has_named_axes = len(output_axes) == extra.ndim
     for axis, index in zip(argument_axes, reach.row, strict=False):
-        if axis not in output_axes:
+        if not has_named_axes or axis not in output_axes:
             continue
         entries = np.moveaxis(extra, output_axes.index(axis), 0)
         other_entries = np.delete(entries, index, axis=0)
@@ -375,9 +369,7 @@ def _find_crossed_axis(trial: Trial, reach: Reach, extra: Array) -> str | None:
 def _row_axis(trial: Trial, name: str) -> str:
     """Return the name of the axis that counts the rows of an argument."""
     axes = trial.probe.axis_names.get(name, [])
-    if len(axes) > 1:
-        return axes[-2]
-    return "row"
+    return axes[-2] if len(axes) > 1 else "row"
 
 
 def ignores_a_line(trial: Trial) -> Finding | None:

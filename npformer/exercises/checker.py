@@ -5,6 +5,7 @@ finds the likely mistake. The verdict is data, and the module ``feedback`` write
 verdict. No finding contains the expected numbers.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -397,20 +398,18 @@ def find_first_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]
     """Return the first difference as a list with one finding. Failed calls come before the other calls."""
     pairs = list(zip(found, detectors.run_solution(task), strict=True))
     failed = [pair for pair in pairs if pair[0].failed or pair[0].empty]
-    for outcome, expected in failed or pairs:
-        findings = list(find_differences(task.probe, outcome, expected))
-        if findings:
-            return findings[:1]
-    return []
+    differences = (find_differences(task.probe, outcome, expected) for outcome, expected in failed or pairs)
+    return list(itertools.islice(itertools.chain.from_iterable(differences), 1))
 
 
 def find_size_of_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]:
     """Return the size of the first difference as a finding, relative to the largest correct number."""
+    sizes = []
     for outcome, expected in zip(found, detectors.run_solution(task), strict=True):
         for name, a, b in zip(task.probe.outputs, outcome.arrays, expected.arrays, strict=False):
             if not are_equal(a, b):
-                return _measure_difference(name, a, b)
-    return []
+                sizes.append(_measure_difference(name, a, b))
+    return sizes[0] if sizes else []
 
 
 def _measure_difference(name: str, a: Array, b: Array) -> list[Finding]:
@@ -591,9 +590,7 @@ def _report_agreeing_lines(probe: Probe, axis: int, ndim: int, indices: tuple[in
     if axis == ndim - 2:
         return make_finding("rows_agree", indices=indices)
     axis_names = probe.axis_names.get(probe.outputs[0], [])
-    name = "row"
-    if len(axis_names) == ndim:
-        name = axis_names[axis]
+    name = axis_names[axis] if len(axis_names) == ndim else "row"
     return make_finding("entries_agree", axis=name, indices=indices)
 
 

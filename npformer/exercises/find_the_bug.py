@@ -105,9 +105,8 @@ def write_exercise(task: Code, name: str) -> str:
         f"find_the_bug({quoted_id}, {task.name})",
     ]
     lines = [f"# {comment}" for comment in comments]
-    if "math." in bug.text:
-        lines.append("import math")
-    lines += ["import numpy as np", "", "", bug.text.rstrip()]
+    imports = ["import math", "import numpy as np"] if "math." in bug.text else ["import numpy as np"]
+    lines += [*imports, "", "", bug.text.rstrip()]
     return "\n".join(lines)
 
 

@@ -99,9 +99,7 @@ def _name_line(axis: int, trial: Trial) -> str:
     if axis == ndim - 2:
         return "column"
     axis_names = trial.probe.axis_names.get(trial.probe.outputs[trial.output], [])
-    if len(axis_names) == ndim:
-        return axis_names[axis]
-    return "row"
+    return axis_names[axis] if len(axis_names) == ndim else "row"
 
 
 def find_moved_slices(cases: Sequence[Case]) -> Relation | None:
@@ -291,10 +289,10 @@ def name_factor(ratios: Sequence[float], sizes: Sequence[dict[str, int]]) -> Sca
         has_one_sign = len({*np.sign(numbers)}) == 1
         if has_one_sign and np.allclose(np.abs(numbers), 1, rtol=1e-4, atol=0):
             return factor._replace(sign=int(np.sign(numbers[0])))
-    if len(ratios) == 1:  # A single ratio equals a number times any factor, so it shows nothing.
-        return None
+    # A single ratio equals a number times any factor, so it shows nothing.
+    has_several_ratios = len(ratios) > 1
     for factor, numbers in quotients.items():
-        if np.allclose(numbers, numbers[0], rtol=1e-4, atol=0):
+        if has_several_ratios and np.allclose(numbers, numbers[0], rtol=1e-4, atol=0):
             return factor._replace(sign=int(np.sign(numbers[0])), number=abs(float(numbers[0])))
     return None
 
@@ -476,9 +474,7 @@ def wrong_truths(trial: Trial) -> Finding | None:
         return make_finding("both_truths_wrong", index=true_for_false, other=false_for_true)
     if true_for_false is not None:
         return make_finding("true_for_false", index=true_for_false)
-    if false_for_true is not None:
-        return make_finding("false_for_true", index=false_for_true)
-    return None
+    return None if false_for_true is None else make_finding("false_for_true", index=false_for_true)
 
 
 def unfilled(trial: Trial) -> Finding | None:

@@ -57,10 +57,9 @@ class Probe(NamedTuple):
     def axis_names(self) -> dict[str, list[str]]:
         """The names of the axes, by argument or output."""
         names = {}
-        for part in self.axes.split("; "):
-            if part:
-                name, _, axes = part.partition(":")
-                names[name] = axes.split()
+        for part in filter(None, self.axes.split("; ")):
+            name, _, axes = part.partition(":")
+            names[name] = axes.split()
         return names
 
     def sized(self, given: Arguments) -> dict[str, int]:
@@ -506,9 +505,9 @@ def are_equal_outcomes(found: Outcome, expected: Outcome, tolerance: float | Non
 
 def are_identical(a: Outcome, b: Outcome) -> bool:
     """Return whether two outcomes have exactly the same numbers, or whether both calls failed."""
-    if len(a.arrays) != len(b.arrays) or a.failed != b.failed:
-        return False
-    return all(np.array_equal(x, y, equal_nan=True) for x, y in zip(a.arrays, b.arrays, strict=True))
+    have_same_form = len(a.arrays) == len(b.arrays) and a.failed == b.failed
+    pairs = zip(a.arrays, b.arrays, strict=False)
+    return have_same_form and all(np.array_equal(x, y, equal_nan=True) for x, y in pairs)
 
 
 def returns_npformer_result(name: str, function: Function, probe: Probe) -> bool:

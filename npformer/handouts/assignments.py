@@ -57,8 +57,7 @@ def make_assignment_files(
         raise ValueError("expected points of 0 or more")
     by_id = {exercise.id: exercise for exercise in list_exercises()}
     exercises = [by_id[exercise_id] for exercise_id in ids if exercise_id in by_id]
-    if points == int(points):
-        points = int(points)  # so that 2.0 is written as 2
+    points = int(points) if points == int(points) else points  # so that 2.0 is written as 2
     if format == "nbgrader":
         return {path: format_notebook(_make_nbgrader_cells(exercises, points))}
     return {

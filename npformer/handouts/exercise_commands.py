@@ -60,6 +60,5 @@ def parse_ids(chosen: str | None) -> list[str]:
     for text in chosen.split(","):
         exercise_id = text.strip().partition("@")[0]
         show_exercise(exercise_id)  # raises ValueError if the exercise does not exist
-        if exercise_id not in ids:
-            ids.append(exercise_id)
-    return ids
+        ids.append(exercise_id)
+    return list(dict.fromkeys(ids))

@@ -313,10 +313,8 @@ def _choose_row(step: Step, word: str) -> int:
     The rows of a weight's gradient have no words. For such a table, choose the row with the largest sum of
     absolute values.
     """
-    if step.rows:
-        return step.rows.index(word)
     row_sums = abs(step.matrices[0]).sum(axis=-1)
-    return int(row_sums.argmax())
+    return step.rows.index(word) if step.rows else int(row_sums.argmax())
 
 
 def _with_sum(step: Step, to_find: Array) -> Step:

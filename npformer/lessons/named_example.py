@@ -63,10 +63,12 @@ def _number_stream(letters: str) -> Iterator[float]:
 
     A library's random generator may give different numbers in a later version, but a hash stays the same.
     """
-    for count in itertools.count():
+    count = 0
+    while True:
         digest = hashlib.sha256(f"{letters} {count}".encode("utf-8", "surrogatepass")).digest()
         for byte in digest:
             yield NUMBERS[byte % len(NUMBERS)]
+        count += 1
 
 
 def _draw_example(numbers: Iterator[float]) -> Example:

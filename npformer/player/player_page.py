@@ -99,11 +99,9 @@ class Mark(NamedTuple):
 
 def format_distinct(expected: float, received: float) -> tuple[str, str]:
     """Return two different numbers as text: with six digits, or with more if the texts would be equal."""
-    for digits in range(6, 18):
-        texts = f"{expected:.{digits}g}", f"{received:.{digits}g}"
-        if texts[0] != texts[1]:
-            break
-    return texts
+    pairs = [(f"{expected:.{digits}g}", f"{received:.{digits}g}") for digits in range(6, 18)]
+    different = [pair for pair in pairs if pair[0] != pair[1]]
+    return different[0] if different else pairs[-1]
 
 
 def play(
