@@ -196,13 +196,18 @@ __all__ = [
 ]  # fmt: skip
 
 # npformer.f is f with argument validation. Inside the package, functions call each other without validation.
-# The modules in _MODULES are exceptions: their functions accept any type (a tree, a text, a user's function)
-# and check their own arguments.
-_MODULES = (
-    "arrays backend tree gradcheck.comparison signature pretrained.safetensors_files lessons.text "
-    "player.player_page player.compare".split()
-)
-_THEMSELVES = {f"npformer.{name}" for name in _MODULES}
+# These modules are exceptions: their functions accept any type (a tree, a text, a user's function) and check
+# their own arguments.
+_MODULES_THAT_CHECK = {
+    "npformer.arrays",
+    "npformer.backend",
+    "npformer.gradcheck.comparison",
+    "npformer.lessons.text",
+    "npformer.player.compare",
+    "npformer.player.player_page",
+    "npformer.pretrained.safetensors_files",
+    "npformer.tree",
+}
 for _name in __all__:
-    if isinstance(globals()[_name], _FunctionType) and globals()[_name].__module__ not in _THEMSELVES:
+    if isinstance(globals()[_name], _FunctionType) and globals()[_name].__module__ not in _MODULES_THAT_CHECK:
         globals()[_name] = checked(globals()[_name])
