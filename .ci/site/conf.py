@@ -27,6 +27,7 @@ default_role = "autolink"  # `name` in a docstring becomes a link if the name ca
 napoleon_google_docstring = False
 # Types are prose such as "float array (..., T, d_model)", so Sphinx must not read their words as class names.
 napoleon_use_param = napoleon_use_rtype = False
+napoleon_use_ivar = True  # the attributes of a class as one list, instead of a block with its type for each
 # Do not warn that private names and such types have no page to link to.
 nitpick_ignore_regex = [("py:obj", ".*"), ("py:class", ".*")]
 autosummary_context = {"search_terms": reference.SEARCH_TERMS}

@@ -57,7 +57,7 @@ SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
 PRINTED = re.compile(r"```text\n(.*?)\n```", flags=re.S)
 SECTION = re.compile(r"^## (\d+\.\d+) ", flags=re.M)
 PANELS = re.compile(r'data-panels="([^"]+)"')
-GUESSES = re.compile(r"^\*\*(\d+\.\d+[a-z])\*\* (.+)$", flags=re.M)
+GUESSES = re.compile(r"^- \*\*(\d+\.\d+[a-z])\*\* (.+)$", flags=re.M)
 MATH = re.compile(
     r"(?P<kept><(?P<tag>script|style|pre|code)\b.*?</(?P=tag)>|</?[a-z][^>]*>)"
     r"|\$\$(?P<shown>.+?)\$\$|\$(?P<inline>[^$]+)\$",

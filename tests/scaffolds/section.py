@@ -15,8 +15,8 @@ HEADING = "## <section> <title>\n\nMISSING: write the text of this section."
 QUESTION = "**Predict.** MISSING: write the question."
 CODE = '# MISSING: compute what the question asks for\nreveal("<id>")'
 ANSWER = "\n## <id>\n\nMISSING: write the answer.\n"
-TWO_GUESSES = """**<id>** guess: MISSING: a wrong guess — shows: the thought behind it — ask: a question?
-**<id>** guess: MISSING: another wrong guess — shows: the thought behind it — ask: a question?
+TWO_GUESSES = """- **<id>** guess: MISSING: a wrong guess. — shows: The student thinks … — ask: a question?
+- **<id>** guess: MISSING: another wrong guess. — shows: The student thinks … — ask: a question?
 """
 
 
