@@ -220,7 +220,7 @@ def _index_students(class_list: Iterable[Student]) -> Index:
 
 
 def _find_by_path(index: Index, path: str) -> set[Student]:
-    """Find students by the number or name that an LMS wrote into the path, otherwise by any word in the path."""
+    """Find students by the number or name that an LMS wrote into the path, or else by any word there."""
     parts = parse_lms_name(path)
     if parts:
         return _find_students(
