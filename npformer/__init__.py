@@ -1,11 +1,12 @@
 """npformer: the Transformer in plain NumPy functions, with hand-written and checked backward passes.
 
-If you call npformer.f, its arguments are checked against the annotations of its signature: shapes such as
+Each call npformer.f(...) checks its arguments against the annotations in the signature of f: shapes such as
 "... T d_model", dtypes, ranges and choices. All arrays of a call have the same dtype, float32 or float64. A
 wrong type raises TypeError. A wrong value or shape raises ValueError. The message names the function, the
 argument, what was expected and what was received. A backward function requires the cache of its own forward
-function, and a gradient with exactly the shape of the output. Values inside an array, such as an id that is
-too large or a NaN in a gradient, are checked for NumPy arrays only. On a GPU, the host would have to wait.
+function, and a gradient with exactly the shape of the output. The values inside an array are checked for
+NumPy arrays only: ids must be in range, and gradients must not contain NaN. For a GPU array, this check would
+make the CPU wait for the GPU.
 
 You may write into an output. Inputs are not copied, and the cache refers to them. So do not change an input
 before the backward function has run.
@@ -195,9 +196,9 @@ __all__ = [
     "wavelengths",
 ]  # fmt: skip
 
-# npformer.f is f with argument validation. Inside the package, functions call each other without validation.
-# These modules are exceptions: their functions accept any type (a tree, a text, a user's function) and check
-# their own arguments.
+# Users get each function f as npformer.f, which validates the arguments. Inside the package, functions call
+# each other without validation. These modules are exceptions: their functions accept any type (a tree, a
+# text, a user's function) and check their own arguments.
 _MODULES_THAT_CHECK = {
     "npformer.arrays",
     "npformer.backend",

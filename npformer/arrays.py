@@ -48,9 +48,10 @@ def is_array(x: Any) -> bool:
 
 
 def scalars_to_arrays(result: Any) -> Any:
-    """Turn a NumPy scalar, or one that is the first element of a tuple, into an array without axes.
+    """Turn a NumPy scalar into an array without axes. In a tuple, only the first element is converted.
 
-    NumPy returns scalars from operations on 0-d arrays. A scalar and a float32 array can give float64.
+    NumPy returns scalars from operations on arrays without axes. A float64 scalar times a float32 array would
+    give a float64 array.
     """
     if isinstance(result, np.generic):
         return np.asarray(result)
@@ -83,7 +84,7 @@ def dtype_kind(x: Any) -> str:
 
 
 def to_host(x: Any) -> NDArray[Any]:
-    """Convert an array of any library to a NumPy array. Both may share their memory."""
+    """Convert an array of any library to a NumPy array. The result may share its memory with x."""
     xp = array_module(x)
     if xp is not np and isinstance(x, xp.ndarray):
         return x.get()

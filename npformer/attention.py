@@ -42,7 +42,10 @@ class AttentionCache(NamedTuple):
 
     @property
     def scores(self) -> Array:
-        """q kᵀ/√d_k + bias, before the mask: (..., T_q, T_k). Recomputed, because weights overwrite them."""
+        """q kᵀ/√d_k + bias, before the mask: (..., T_q, T_k).
+
+        The scores are computed again, because the weights overwrote them.
+        """
         scores = self.q * (1 / math.sqrt(self.q.shape[-1])) @ _transpose(self.k)
         return scores if self.bias is None else scores + self.bias
 
@@ -97,8 +100,8 @@ def attention_backward(
 ) -> tuple[Float[Array, "... T_q d_k"], Float[Array, "... T_k d_k"], Float[Array, "... T_k d_v"]]:
     """dv = wᵀ dy, dw = dy vᵀ, ds = w · (dw - Σ dw w), dq = ds k/√d_k, dk = dsᵀ q/√d_k.
 
-    w denotes the weights, and s the scores. The sum Σ dw w equals Σ dy y, which has fewer terms. But only
-    Σ dw w gives a gradient of exactly zero where the softmax is saturated, that is, where one weight is 1.
+    w denotes the weights, and s the scores. Σ dw w equals Σ dy y, and Σ dy y has fewer terms. But only Σ dw w
+    gives a gradient of exactly zero in a row with one weight of 1 (a saturated softmax).
 
     Parameters
     ----------
@@ -124,7 +127,7 @@ def attention_backward(
     if is_on_gpu or weights.size <= LARGE:
         return _attention_gradients(dy, q, k, v, weights)
     dq, dk, dv = np.empty_like(q), np.empty_like(k), np.empty_like(v)
-    # One head after the other needs memory for only one more (T_q, T_k) array.
+    # Processing one head after the other needs memory for only one more (T_q, T_k) array.
     for head in np.ndindex(weights.shape[:-2]):
         dq[head], dk[head], dv[head] = _attention_gradients(
             dy[head], q[head], k[head], v[head], weights[head]
@@ -132,8 +135,8 @@ def attention_backward(
     return dq, dk, dv
 
 
-# With more entries of the weights than this, the host processes one head at a time. A GPU always processes
-# all heads at once, because starting a separate product for each head would take longer.
+# If the weights have more entries than this, the CPU processes one head at a time. A GPU always processes all
+# heads at once, because starting a separate product for each head would take longer.
 LARGE = 2**18
 
 
@@ -173,7 +176,7 @@ def KV_HEADS(value: Any, name: str, call: Call) -> None:
 def RECORDS_D_KV(W_Q: Any, name: str, call: Call) -> None:
     """Record d_kv = n_kv_heads d_k. Without n_kv_heads in the call or its config, d_kv is d_model.
 
-    A different rule rejects a wrong number of heads. Then d_kv stays unknown.
+    If a number of heads is wrong, d_kv stays unknown. A different rule then rejects the wrong number.
     """
     n_heads = _setting("n_heads", call)
     n_kv_heads = _setting("n_kv_heads", call)
@@ -185,7 +188,7 @@ def RECORDS_D_KV(W_Q: Any, name: str, call: Call) -> None:
 
 
 def _setting(name: str, call: Call) -> Any:
-    """Return an argument of the call, or the field of its config, or None."""
+    """Return the argument with this name, or else the config field with this name, or else None."""
     if name in call.arguments:
         return call.arguments[name]
     return getattr(call.arguments.get("config"), name, None)
@@ -222,7 +225,7 @@ class MultiHeadAttentionCache(NamedTuple):
     v: Float[Array, "... T_k d_model"]
     rope: tuple[RoPECache, RoPECache] | None  # of the queries and of the keys
     attention: AttentionCache  # of all heads at once: (..., h, T, d_k)
-    merged: Float[Array, "... T_q d_model"]  # the concatenated outputs of the heads: the input of W_O
+    merged: Float[Array, "... T_q d_model"]  # the concatenated outputs of the heads, which W_O multiplies
     params: AttentionParams
 
     @property
@@ -383,7 +386,7 @@ def multi_head_attention_backward(
     dmerged, dW_O, db_O = linear_backward(dy, LinearCache(merged, W_O, b_O))  # (..., T_q, d_model)
     dheads = split_heads(dmerged, attention.q.shape[-3])  # (..., h, T_q, d_k)
     dQ, dK, dV = attention_backward(dheads, attention)  # (..., h, T, d_k)
-    del dmerged, dheads  # The lines below need the most memory of this function.
+    del dmerged, dheads  # This frees memory for the lines below, which need the most memory.
     n_kv_heads = W_K.shape[-1] // dK.shape[-1]
     dK, dV = (
         sum_repeated_heads(dK, n_kv_heads),
@@ -414,7 +417,7 @@ def project(
 
 
 def repeat_heads(x: Array, n_heads: int) -> Array:
-    """Repeat each head equally often, up to n_heads: (..., n_kv_heads, T, d_k) -> (..., n_heads, T, d_k)."""
+    """Repeat each head n_heads / n_kv_heads times: (..., n_kv_heads, T, d_k) -> (..., n_heads, T, d_k)."""
     times = n_heads // x.shape[-3]
     if times == 1:
         return x
@@ -513,7 +516,7 @@ def causal_mask(T_q: Length, T_k: Length | None = None, *, xp: ModuleType = np) 
 
 
 def padding_mask(ids: Ids[Array, "... T_k"], padding_id: Integer) -> Array:
-    """The mask is True where the key is a token, and False where the key is padding, for every query.
+    """For every query, the mask is True where the key is a token, and False where the key is padding.
 
     Parameters
     ----------

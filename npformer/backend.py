@@ -67,7 +67,7 @@ def to_backend(tree: Tree, backend: str) -> Tree:
 
 
 def to_numpy(tree: Tree) -> Tree:
-    """Copy the arrays of a tree to the host, as NumPy arrays.
+    """Copy the arrays of a tree to the memory of the CPU, as NumPy arrays.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def to_numpy(tree: Tree) -> Tree:
 
 
 def _why_no_cupy() -> str:
-    """Return the reason why CuPy does not work and what to do about it, or "" if it works."""
+    """Return the reason why CuPy does not work, with advice, or "" if CuPy works."""
     try:
         import cupy
     except ImportError:

@@ -93,7 +93,8 @@ def _run_command(options: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         is_closed = isinstance(error, OSError) and error.errno in CLOSED_OUTPUT and error.filename is None
         if is_closed:
-            # Python flushes the output again when it exits. The null device accepts it without an error.
+            # At exit, Python flushes the closed output again, which would raise a second error. So replace
+            # this output by the null device, which accepts everything.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         return _report_error(options.command, _format_error(error))
@@ -111,7 +112,10 @@ def _report_unknown_command(name: str, commands: Collection[str]) -> int:
 
 
 def _format_error(error: ValueError | OSError) -> str:
-    """Return an error message without the function name or the system error number at its beginning."""
+    """Return an error message.
+
+    If it begins with a function name or a system error number, remove this beginning.
+    """
     if isinstance(error, OSError) and error.filename is not None:
         return f"{str(error.filename)!r} cannot be read or written: {error.strerror}"
     return re.sub(r"^(\[Errno \d+\]|\w+:) ", "", str(error))
@@ -445,7 +449,10 @@ def _run_trace(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _check_trace(trace: Trace) -> str:
-    """Compare the trace's gradients with `encoder_block_backward`, which `gradcheck` then checks."""
+    """Compare the gradients of the trace with those of `encoder_block_backward`.
+
+    Add the table of `gradcheck`.
+    """
     x, block, config = trace.named["x"].value, trace.example.block, trace.example.config
     _, cache = encoder_block_forward(x, block, config)
     _, grads = encoder_block_backward(trace.named["d_y"].value, cache)
@@ -489,7 +496,7 @@ def _run_slides(options: argparse.Namespace) -> Iterator[str]:
 
     lessons = options.lesson or list(list_lessons())
     pages = [f"{find_lesson(lesson).stem}.html" for lesson in lessons]
-    # Reject an invalid lesson (line above) or folder (line below) before the first lesson runs for minutes.
+    # A lesson runs for minutes. So an invalid lesson (line above) or folder (line below) is rejected first.
     folder = check_output_folder(options.out, pages)
     has_failed = False
     for i, lesson in enumerate(lessons, start=1):
@@ -543,7 +550,7 @@ def _quote(name: str) -> str:
 
 
 def _format_command(tool: str) -> str:
-    """Return the command that starts a tool from the Python installation that runs this program."""
+    """Return the command that starts a tool of the Python installation in use."""
     if "UV" in os.environ:  # uv sets this variable for the programs that it runs
         return f"uv run {tool}"
     python = Path(sys.executable)
@@ -562,7 +569,7 @@ def _print_progress(message: str) -> None:
 
 
 def _print(text: str) -> None:
-    """Print a text at once, in ASCII if the terminal cannot show its characters."""
+    """Print a text immediately, in ASCII if the terminal cannot show its characters."""
     if sys.stdout is None:  # the output was closed before Python started
         return
     encoding = sys.stdout.encoding or "utf-8"

@@ -1,7 +1,7 @@
 """Greedy decoding, token by token, with a KV cache.
 
 The KV cache holds the keys and values of the tokens so far. So each step computes them only for the newest
-token. In the shapes of this module, B is the batch: the leading axes of the ids.
+token. In the shapes of this module, B stands for the leading axes of the ids (the batch).
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -107,8 +107,8 @@ def greedy_decode(
     Raises
     ------
     ValueError
-        If the logits contain NaN or infinity. The message names a parameter that does. This is checked for
-        NumPy arrays only.
+        If the logits contain NaN or infinity. The message names a parameter with NaN or infinity, if there is
+        one. This is checked for NumPy arrays only.
 
     Examples
     --------
@@ -141,7 +141,8 @@ def greedy_decode(
 def check_logits(function: str, logits: Array, params: Any) -> None:
     """Raise ValueError if logits (..., vocab_size) contain NaN or infinity, and name a parameter that does.
 
-    Only NumPy arrays are checked. The maximum of a row with a NaN is NaN.
+    Only NumPy arrays are checked. The maximum of each row finds every NaN, because a row with NaN has the
+    maximum NaN.
     """
     if not isinstance(logits, np.ndarray) or np.isfinite(logits.max(axis=-1)).all():
         return
@@ -154,7 +155,7 @@ def check_logits(function: str, logits: Array, params: Any) -> None:
 
 
 def initial_state(block: DecoderBlockParams, memory: Array, config: TransformerConfig) -> BlockState:
-    """Return the caches of a block before the first token: full for the memory, empty for the target."""
+    """Return the caches of a block before the first token. Only the cache of the memory is filled."""
     cross = block.cross_attention
     keys = split_heads(linear_forward(memory, cross.W_K, cross.b_K)[0], config.n_heads)  # (B, h, S, d_k)
     values = split_heads(linear_forward(memory, cross.W_V, cross.b_V)[0], config.n_heads)
@@ -171,7 +172,7 @@ def append_to_cache(cache: KVCache, new_keys: Array, new_values: Array) -> KVCac
     end = length + new_keys.shape[-2]
     if end > keys.shape[-2]:
         xp = array_module(keys)
-        shape = (*keys.shape[:-2], max(end, 16), keys.shape[-1])  # of the additional room
+        shape = (*keys.shape[:-2], max(end, 16), keys.shape[-1])  # the shape of the additional room
         keys = xp.concatenate([keys, xp.empty(shape, keys.dtype)], axis=-2)
         values = xp.concatenate([values, xp.empty(shape, values.dtype)], axis=-2)
     keys[..., length:end, :] = new_keys
@@ -264,17 +265,17 @@ def attend(
 ) -> Array:
     """Attend with queries (B, h, n, d_k) to the cached keys, and apply W_O: (B, n, d_model).
 
-    Several heads of queries may share one head of keys. Their queries form one longer sequence of rows, so
-    the keys are not copied.
+    Several query heads may share one key head. The queries of these heads are joined to one longer sequence,
+    so the keys need not be copied.
     """
     keys = cache.keys[..., : cache.length, :]  # (B, n_kv_heads, T_k, d_k)
     values = cache.values[..., : cache.length, :]
     *leading, h, n, d_k = Q.shape
     n_kv_heads = keys.shape[-3]
-    group_size = h // n_kv_heads  # heads of queries per head of keys
+    group_size = h // n_kv_heads  # query heads per key head
     groups = Q.reshape(*leading, n_kv_heads, group_size * n, d_k)
     if mask is not None:
-        mask = array_module(Q).concatenate([mask] * group_size, axis=-2)  # the rows of each group
+        mask = array_module(Q).concatenate([mask] * group_size, axis=-2)  # for each query head
         mask = mask[..., None, :, :]  # (B, 1, rows, T_k)
     heads, _ = attention_forward(groups, keys, values, mask=mask, bias=bias)
     merged = merge_heads(heads.reshape(Q.shape))  # (B, n, d_model)

@@ -69,7 +69,7 @@ def embedding_forward(
     ----------
     ids : integer array (...)
         Token ids from 0 to vocab_size - 1. The range is checked for NumPy arrays only, because on a GPU the
-        host would have to wait for the check.
+        CPU would have to wait for the check.
     params : EmbeddingParams
 
     Returns
@@ -114,7 +114,8 @@ def embedding_backward(dy: Float[Array, "... d_model"], cache: EmbeddingCache) -
     ids, E = cache
     xp = array_module(dy)
     dE = xp.zeros_like(E)
-    # dE[ids] += dy would add only one of the gradients of a repeated token. add.at adds them all.
+    # dE[ids] += dy would add only one of the gradients of a repeated token. add.at adds all of these
+    # gradients.
     xp.add.at(dE, ids, dy)  # from x = E[ids] √d_model
     return EmbeddingParams(dE * math.sqrt(E.shape[1]))
 

@@ -58,9 +58,7 @@ class EncoderBlockCache(NamedTuple):
     residual_1: ResidualCache
     ffn: FFNCache
     residual_2: ResidualCache
-    shape: Shape[
-        tuple[int, ...], "... T d_model"
-    ]  # of y; argument validation compares the shape of dy with it
+    shape: Shape[tuple[int, ...], "... T d_model"]  # the shape of y, which dy must have too
     dtype: Any
 
 
@@ -252,7 +250,7 @@ def self_attention_backward(dy: Array, cache: MultiHeadAttentionCache) -> tuple[
 def init_encoder(config: TransformerConfig, rng: Rng, *, dtype: DType = np.float64) -> EncoderParams:
     """Draw the parameters of config.n_layers encoder blocks.
 
-    With config.norm="pre", the encoder gets a final norm. Without it, the last residual sum would not be
+    With config.norm="pre", the encoder gets a final norm. Otherwise the last residual sum would not be
     normalized.
 
     Parameters

@@ -42,7 +42,10 @@ class FFNCache(NamedTuple):
 
     @property
     def z(self) -> Array:
-        """x W_1 + b_1, the input of the activation: (..., d_ff). Recomputed, because ReLU overwrites z."""
+        """x W_1 + b_1, the input of the activation: (..., d_ff).
+
+        z is computed again, because ReLU overwrote it.
+        """
         return self.x @ self.params.W_1 + self.params.b_1
 
 
@@ -113,7 +116,7 @@ def ffn_forward(
     z = as_rows(x) @ W_1  # (N, d_ff)
     z += b_1
     if activation == "relu":
-        # hidden overwrites z, because this is the largest array of an encoder block.
+        # hidden overwrites z to save memory, because z is the largest array of an encoder block.
         hidden = array_module(x).maximum(z, 0, out=z)
         gelu = None
     else:
@@ -130,8 +133,8 @@ def ffn_backward(
 ) -> tuple[Float[Array, "... d_model"], FFNParams]:
     """dW_2 = hiddenᵀ dy, dz = (dy W_2ᵀ) · [z > 0], dW_1 = xᵀ dz, dx = dz W_1ᵀ; db = Σ dy and Σ dz.
 
-    [z > 0] is 1 where z > 0, and else 0. With GELU, the derivative GELU'(z) replaces it. All sums run over
-    all rows.
+    [z > 0] is 1 where z > 0, and else 0. With GELU, the derivative GELU'(z) replaces [z > 0]. All sums run
+    over all rows.
 
     Parameters
     ----------
@@ -160,7 +163,7 @@ def ffn_backward(
     dW_2 = hidden.T @ dy  # from y = hidden W_2: (d_ff, d_model)
     dhidden = dropout_backward(dy @ W_2.T, dropout_cache)  # from y = hidden W_2: (N, d_ff)
     if gelu is None:
-        dz = dhidden  # The next line overwrites dhidden, the largest array of an encoder block.
+        dz = dhidden  # The next line overwrites dhidden to save memory.
         dz *= hidden > 0  # from hidden = max(0, z): (N, d_ff)
     else:
         dz = gelu_backward(dhidden, gelu)  # from hidden = GELU(z): (N, d_ff)

@@ -77,13 +77,14 @@ def layer_norm_forward(
     """
     xp = array_module(x)
     centred = x - mean(x, xp)
-    # Far from zero, float32 rounds the mean. So the small mean that is left is subtracted as well.
+    # If x is far from zero, float32 rounds the mean, and centred has a small mean. Subtract this mean as
+    # well.
     centred -= mean(centred, xp)
     if eps > SMALLEST_EPS:
         variance = mean(centred * centred, xp)  # (..., 1)
         std = xp.sqrt(variance + float(eps))  # (..., 1)
     else:
-        std = root_mean_square_without_underflow(centred, eps)  # the same number: (..., 1)
+        std = root_mean_square_without_underflow(centred, eps)  # √(variance + eps) too: (..., 1)
     x_hat = centred / std
     y = params.gamma * x_hat + params.beta
     return y, LayerNormCache(x_hat, std, params.gamma)
@@ -127,16 +128,17 @@ def layer_norm_backward(
     return dx, LayerNormParams(dgamma, dbeta)
 
 
-# float32 has no normal numbers below 1.2e-38. A smaller eps would round to 0 or lose its digits there.
+# Below 1.2e-38, float32 loses digits and then rounds to 0. So eps must be larger than this to be added
+# directly.
 SMALLEST_EPS = 1e-37
 
 
 def root_mean_square_without_underflow(x: Array, eps: float) -> Array:
     """Compute √(mean x² + eps) for each row, also when x² or eps is too small or too large for the dtype.
 
-    In float32 the square of 1e-25 is 0. So each row is divided by its size before it is squared, and the
-    root is multiplied by that size. Where the root is 0, the result is 1: x / 1 leaves a row of zeros as it
-    is. Shapes: (..., d_model) -> (..., 1).
+    In float32 the square of 1e-25 is 0. So each row is divided by its size (its largest magnitude, but at
+    least √eps) before it is squared. The root is multiplied by this size. Where the root is 0, the result is
+    1, because x / 1 leaves a row of zeros unchanged. Shapes: (..., d_model) -> (..., 1).
     """
     xp = array_module(x)
     root_eps = math.sqrt(eps)

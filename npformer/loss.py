@@ -17,7 +17,7 @@ from npformer.validation.rules import rule
 
 @rule("one counts at least", Phase.MASKS, reads_values=True)
 def COUNTED(targets: Any, name: str, call: Call) -> None:
-    """Check that at least one target counts, and that all counted targets are in the vocabulary."""
+    """Check that not all targets are ignored, and that all other targets are ids of the vocabulary."""
     ignore_index = call.arguments.get("ignore_index")
     if not isinstance(targets, np.ndarray):
         return
@@ -33,7 +33,7 @@ def COUNTED(targets: Any, name: str, call: Call) -> None:
 def ONE_NUMBER(dloss: Any, name: str, call: Call) -> None:
     """Check that the gradient of a loss is one number: a Python number, or an array without axes.
 
-    An array has the dtype that the cache has recorded.
+    An array must have the dtype of the forward output, which the cache has recorded.
     """
     if isinstance(dloss, int | float):
         check_number(call.function, name, dloss)
@@ -55,7 +55,7 @@ class CrossEntropyCache(NamedTuple):
     targets: Array  # (N,), with 0 where the target is ignored
     share: Array  # (N, 1), the weight of each row in the mean: 1 / number of counted targets, 0 where ignored
     label_smoothing: float
-    shape: tuple[int, ...]  # of the logits
+    shape: tuple[int, ...]  # the shape of the logits
 
 
 def cross_entropy_forward(
@@ -75,11 +75,11 @@ def cross_entropy_forward(
     ----------
     logits : float array (..., vocab_size)
     targets : integer array (...)
-        The id of the correct token in each row. At least one target must count, and all counted targets must
-        be ids of the vocabulary. This is checked for NumPy arrays only, because on a GPU the host would have
-        to wait for the check.
+        The id of the correct token in each row. At least one target must differ from ignore_index, and each
+        such target must be an id of the vocabulary. This is checked for NumPy arrays only, because on a GPU
+        the CPU would have to wait for the check.
     ignore_index : int, optional
-        Rows with this target do not count, whatever their logits are.
+        Rows with this target are left out of the loss.
     label_smoothing : float, 0 <= label_smoothing <= 1
 
     Returns

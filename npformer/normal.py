@@ -12,8 +12,9 @@ def normal_cdf(z: Array) -> Array:
 
     NumPy has no erf. So this function computes the tail ``1 - Φ(|z|)`` as ``exp(-z²/2) P(s)``. P is a
     polynomial in ``s = a/(|z| + c) - b``, the Chebyshev expansion of exp(z²/2) (1 - Φ(z)).
-    tests/data/make_erf.py computes its coefficients with 50 digits. The tail is not computed as 1 minus a
-    number near 1, which would cancel its leading digits. So even a very small tail is accurate.
+    tests/data/make_erf.py computes its coefficients with 50 digits. Computing the tail as 1 minus a number
+    near 1 would cancel its leading digits. This function does not do that, so even a very small tail is
+    accurate.
 
     Parameters
     ----------
@@ -32,7 +33,8 @@ def normal_cdf(z: Array) -> Array:
     cdf = xp.empty(z.shape, z.dtype)
     entries = z.reshape(-1)  # (N,)
     results = cdf.reshape(-1)  # (N,), a view: writing into results fills cdf
-    # On the host, a block of entries fits into the processor's cache. A GPU takes all entries at once.
+    # On a CPU, this loop takes blocks that fit into the processor's cache. On a GPU, one block has all
+    # entries.
     block_size = BLOCK if xp is np else max(1, z.size)
     for start in range(0, z.size, block_size):
         block = slice(start, start + block_size)

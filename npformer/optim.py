@@ -157,7 +157,7 @@ def _adam_update_array(
     if eps > 0:
         denominator += eps
     else:
-        denominator += v == 0  # Where v is 0, m is 0 too. So this gives 0/1 instead of 0/0.
+        denominator += v == 0  # If v is 0, m is 0 too. The result is then 0/1 instead of 0/0.
     update = rate * m_hat / denominator
     if decay:
         update += rate * decay * p

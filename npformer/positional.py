@@ -66,8 +66,8 @@ def angular_frequencies(d_model: Count, *, base: Positive = 10000.0) -> Float[Ar
 def wavelengths(d_model: Count, *, base: Positive = 10000.0) -> Float[Array, "pairs"]:
     """λ_i = 2π base^(2i/d_model): the number of positions in one full turn of pair i.
 
-    The longest wavelength is 2π base^((d_model-2)/d_model). This is less than the 2π base in section 3.5 of
-    "Attention Is All You Need": 100 · 2π at d_model = 4, and 9647 · 2π at d_model = 512.
+    The longest wavelength is 2π · base^((d_model-2)/d_model). With base 10000, this is 100 · 2π for d_model =
+    4, and 9647 · 2π for d_model = 512. "Attention Is All You Need", section 3.5, names the limit 10000 · 2π.
 
     Parameters
     ----------
@@ -101,7 +101,8 @@ def positional_encoding(
 
     "Attention Is All You Need", section 3.5. The first 64 rows use this formula. The later rows use a faster
     way, which follows from a remark in the paper: PE[p+k] is a linear function of PE[p]. Write each pair as
-    the complex number cos pω + i sin pω = e^(ipω). Then a step of k positions multiplies it by e^(ikω).
+    the complex number cos pω + i sin pω = e^(ipω). Then moving by k positions multiplies this number by
+    e^(ikω).
 
     Parameters
     ----------
@@ -364,9 +365,9 @@ def alibi_bias(
 ) -> Float[Array, "n_heads T_q T_k"]:
     """``bias[h, i, j] = -m_h |i - j|``, which attention adds to its scores.
 
-    Press et al., "Train Short, Test Long", 2022. If n_heads is a power of two, the slopes are
-    m_h = 2^(-8h/n_heads) for h = 1, …, n_heads. For any other n_heads, the first slopes are those of the next
-    smaller power of two. The others are every second slope of the next larger power of two.
+    Press et al., "Train Short, Test Long", 2022. If n_heads is a power of two, the slopes are m_h =
+    2^(-8h/n_heads) for h = 1, …, n_heads. For any other n_heads, the first slopes are those of the next
+    smaller power of two. The remaining slopes are every second slope of the next larger power of two.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ from npformer.validation.rules import IN_VOCABULARY, Id, max_positions, rule
 
 def _rows_of_learned_table(call: Call, name: str) -> int | None:
     """Return the number of positions in the learned table for these ids, or None without such a table."""
-    field = name.replace("ids", "positions")  # source_ids: source_positions
+    field = name.replace("ids", "positions")  # for example, source_positions for source_ids
     table = getattr(call.arguments["params"], field)
     return None if table is None else len(table.P)
 
@@ -49,7 +49,7 @@ FITS_LEARNED_TABLE = max_positions("the learned table's max_length", _rows_of_le
 
 @rule("as config.positions says")
 def TABLE_AS_CONFIGURED(table: Any, name: str, call: Call) -> None:
-    """Check that there is a learned table exactly if config.positions is "learned", and check its length."""
+    """Check that a learned table exists if and only if config.positions is "learned". Check its length."""
     config = call.arguments["config"]
     if config.positions != "learned":
         if table is not None:
@@ -97,8 +97,9 @@ def init_transformer(
 ) -> TransformerParams:
     """Draw all parameters of a Transformer.
 
-    With config.positions="learned", the model gets two position tables, each (max_length, d_model). They are
-    drawn from a normal distribution with the root mean square of the sinusoids, √½.
+    With config.positions="learned", the model gets two position tables, each (max_length, d_model). Their
+    entries are drawn from a normal distribution with standard deviation √½. This is also the root mean square
+    of the sinusoids.
 
     Parameters
     ----------
@@ -233,7 +234,7 @@ def embed_forward(
 ) -> tuple[Array, EmbeddedCache]:
     """Compute the input of the encoder or the decoder: ids (..., T) -> x (..., T, d_model).
 
-    It is the embedding plus the positions from ``start`` on, with dropout.
+    The input is the embedding plus the positions from ``start`` on, with dropout.
     """
     x, embedding_cache = embedding_forward(ids, embedding)  # (..., T, d_model)
     positions_cache = None
@@ -248,7 +249,7 @@ def embed_forward(
 def embed_backward(dx: Array, cache: EmbeddedCache) -> tuple[EmbeddingParams, LearnedPositionsParams | None]:
     """Return the gradients of the embedding and of the position table. dx has the shape (..., T, d_model).
 
-    It assumes that the forward had start = 0.
+    This function assumes that ``embed_forward`` was called with start = 0.
     """
     dx = dropout_backward(dx, cache.dropout)
     dtable = None

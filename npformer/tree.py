@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from npformer.arrays import array_module, describe_value, is_array
 
 if TYPE_CHECKING:
-    # At run time, pathlib and zipfile are imported only by the functions that use files. This makes
-    # `import npformer` faster for everyone else.
+    # Only the functions that use files import pathlib and zipfile at run time. This makes `import npformer`
+    # faster for everyone else.
     from pathlib import Path
 
-Tree = TypeVar("Tree")  # the type of a tree, for functions that return the type they were given
-MAX_DEPTH = 100  # of nested tuples
+Tree = TypeVar("Tree")  # the type of a tree, for functions that return a tree of the same type
+MAX_DEPTH = 100  # the maximum depth of nested tuples
 NPZ = "a complete .npz file of arrays"
 PROCESS_ID = os.urandom(8).hex()  # part of the names of this process's unfinished files
 
@@ -67,7 +67,7 @@ def map_leaves(function: str, f: Callable[..., Any], tree: Tree, *trees: Any) ->
     rows = list(zip_leaves(function, tree, *trees))
     for path, leaves in rows:
         for leaf in leaves:
-            if isinstance(leaf, list | dict):  # f would receive the whole list or dict
+            if isinstance(leaf, list | dict):  # otherwise f would receive the whole list or dict
                 expected = "expected an array, None or a tuple of trees"
                 raise TypeError(f"{function}: {path or 'a tree'} is {describe_value(leaf)}; {expected}")
     return replace_leaves(tree, iter([f(*leaves) for _, leaves in rows]))
@@ -105,7 +105,7 @@ def iter_leaves(function: str, tree: Any) -> Iterator[tuple[str, Any]]:
 
 
 def zip_leaves(function: str, *trees: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Iterate over the paths of several trees, with the leaf of each tree at this path.
+    """Iterate over the paths of several trees. Each path comes with the leaf of every tree at this path.
 
     Raises ValueError where the trees do not have the same form.
     """
@@ -189,7 +189,7 @@ def map_nested_leaves(f: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def replace_nested_leaf(tree: Any, where: tuple[Any, ...], f: Callable[[Any], Any]) -> Any:
-    """Return the tree with f applied to one leaf. ``where`` lists the keys from the root to this leaf."""
+    """Return the tree after applying f to one leaf. ``where`` lists the keys from the root to this leaf."""
     if not where:
         return f(tree)
     first, *rest = where
@@ -208,7 +208,7 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     save to the same path removes it with a warning.
 
     The function follows a symbolic link, and keeps the permissions of an existing file. It copies arrays from
-    a GPU to the host, so NumPy and CuPy can read the same file.
+    a GPU to NumPy arrays, so NumPy and CuPy can read the same file.
 
     Parameters
     ----------
@@ -242,7 +242,8 @@ def open_atomically(target: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that appears under its name only when it is complete. See ``save``."""
     from zlib import crc32
 
-    # The checksum replaces the name, which may already have the maximum length of a file name.
+    # The prefix contains a checksum and not the target's name, because a longer name may exceed the allowed
+    # length.
     prefix = f".{crc32(os.fsencode(target.name)):08x}"
     _remove_unfinished(target, prefix)
     unfinished = target.with_name(f"{prefix}-{PROCESS_ID}-{os.urandom(8).hex()}.part")
@@ -263,7 +264,7 @@ def open_atomically(target: Path) -> Iterator[BinaryIO]:
 def _remove_unfinished(target: Path, prefix: str) -> None:
     """Delete the temporary files of interrupted saves of this target, with a warning.
 
-    A save that is still running holds a lock on its file, so its file stays.
+    A running save holds a lock on its temporary file, and a locked file is not deleted.
     """
     for part in list(target.parent.glob(f"{prefix}-*.part")):
         if part.name.startswith(f"{prefix}-{PROCESS_ID}-"):
@@ -318,7 +319,8 @@ def load(path: str | os.PathLike[str], like: Tree) -> Tree:
     ------
     ValueError
         If a leaf is missing from the file, if the file has an additional leaf, or if a shape or dtype
-        differs. The message names the leaf. Also if the file is damaged or not an .npz file.
+        differs. The message names the leaf. ValueError is also raised if the file is damaged or not an .npz
+        file.
     FileNotFoundError
         If the file does not exist.
 
@@ -386,7 +388,7 @@ def check_same_shape_and_dtype(
 
 @contextmanager
 def report_damage(function: str, file: Path, kind: str) -> Iterator[None]:
-    """Turn any exception into a ValueError which says that the file is not of this kind.
+    """Turn any exception into a ValueError. Its message says that the file is not of this kind.
 
     Libraries raise many types of exceptions for a damaged file, even if only one bit is wrong.
     """
@@ -410,8 +412,8 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any
 
 def _read_data(stream: IO[bytes], leaf: NDArray[Any], is_fortran: bool) -> NDArray[Any]:
     """Read the data of an array, which must have the size of the leaf."""
-    # Read one byte more than expected, so that the read reaches the end of the entry. Only there does zipfile
-    # compare the checksum.
+    # zipfile compares the checksum only at the end of the entry. Reading one byte more than expected reaches
+    # the end.
     data = stream.read(leaf.nbytes + 1)
     if len(data) != leaf.nbytes:
         raise ValueError(f"an array is too {'long' if len(data) > leaf.nbytes else 'short'}")
@@ -419,7 +421,10 @@ def _read_data(stream: IO[bytes], leaf: NDArray[Any], is_fortran: bool) -> NDArr
 
 
 def _convert_like(leaf: Any, array: NDArray[Any]) -> Any:
-    """Convert an array to the array library of the leaf, or to a number if the leaf is one (Adam's step)."""
+    """Convert an array to the array library of the leaf.
+
+    For a leaf that is a number (Adam's step), return a number.
+    """
     if isinstance(leaf, int | float):
         return type(leaf)(array)
     return array_module(leaf).asarray(array)
@@ -445,7 +450,10 @@ def _npz_path(function: str, path: str | os.PathLike[str]) -> Path:
 
 
 def copy_to_host(leaf: Any) -> Any:
-    """Return a CuPy array as a NumPy array. Anything else is returned as it is, even if it has ``get``."""
+    """Return a CuPy array as a NumPy array.
+
+    Any other value is returned unchanged, even if it has a method ``get``.
+    """
     xp = array_module(leaf)
     is_cupy_array = xp is not np and isinstance(leaf, xp.ndarray)
     return leaf.get() if is_cupy_array else leaf

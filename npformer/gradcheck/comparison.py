@@ -53,7 +53,7 @@ def assert_gradients(
     >>> square = lambda x: (x * x, x)
     >>> assert_gradients(square, lambda dy, x: dy * 2 * x, np.array([1.0, -3.0]))
     """
-    __tracebackhide__ = True  # With this name, pytest shows the line of the test instead.
+    __tracebackhide__ = True  # This variable makes pytest show the line of the test and not this function.
     report = gradcheck(
         forward, backward, *args, rng=rng, tolerance=tolerance, directions=directions, **kwargs
     )
@@ -87,9 +87,8 @@ def gradcheck(
       lies between the two one-sided derivatives.
     - ``unsure``: finite differences cannot decide. The note gives the reason.
 
-    The error of a leaf (one floating array) is relative to the largest gradient entry of this leaf. If 1e-3
-    times the largest gradient entry of all leaves is larger, the error is relative to this value. So a
-    gradient whose true value is zero can pass.
+    A leaf is one floating array. Its error is relative to its largest gradient entry, but at least to 1e-3
+    times the largest gradient entry of all leaves. So a leaf whose true gradient is zero can pass.
 
     After the comparison, both functions are called again. These faults make a row fail:
 
@@ -132,8 +131,8 @@ def gradcheck(
     Raises
     ------
     TypeError
-        A floating array is neither float32 nor float64, is given by keyword, or is an attribute of an object;
-        or forward does not return a pair (output, cache).
+        A floating array is neither float32 nor float64, is given by keyword, or is an attribute of an object.
+        TypeError is also raised if forward does not return a pair (output, cache).
     ValueError
         An argument or the output is not finite, or forward returns a different output when called again.
 
@@ -159,7 +158,7 @@ def gradcheck(
         check_integer("gradcheck", "directions", directions, minimum=1)
     calls = Calls(forward, backward, args, kwargs, rng)
     comparisons = [LeafComparison(calls, leaf, tolerance, directions) for leaf in calls.leaves.values()]
-    for _ in range(2):  # Errors are relative to magnitudes, which better estimates change.
+    for _ in range(2):  # A second round, because better estimates change the magnitudes of the leaves.
         update_limits(comparisons)
         for comparison in comparisons:
             comparison.refine()
@@ -173,8 +172,8 @@ def gradcheck(
 def _repeat_calls(calls: Calls, comparisons: Sequence[LeafComparison]) -> None:
     """Call backward again with the same d_output and cache, and then with a multiple of d_output.
 
-    A gradient is linear in d_output. The multiple makes the largest gradient about 1/√ε. At this size,
-    clipping or saturation anywhere in backward changes the gradient.
+    A correct gradient is linear in d_output. The multiple is chosen so that the largest gradient is about
+    1/√ε. This is large enough to reveal clipping or saturation in backward.
     """
     calls.check_first_results()
     largest = max(comparison.limits.magnitude for comparison in comparisons)
@@ -192,9 +191,9 @@ def _describe_sampling(comparisons: Sequence[LeafComparison]) -> str:
     if not sampled:
         return ""
     # A wrong entry with the error E changes the derivative along a direction by u E, where u is a standard
-    # normal variable. The entry passes if |u| E is at most the accepted error plus the error bound. If E is
-    # SAFETY times this sum, the entry passes for |u| ≤ 1 / SAFETY. The probability density of |u| at 0 is
-    # √(2/π), so one direction misses the error with a probability of about √(2/π) / SAFETY.
+    # normal variable. The entry passes if |u| E is at most a limit: the accepted error plus the error bound.
+    # If E is SAFETY times this limit, the entry passes for |u| ≤ 1 / SAFETY. The probability density of |u|
+    # at 0 is √(2/π). So one direction misses the error with a probability of about √(2/π) / SAFETY.
     shares = []
     for comparison in sampled:
         error_bound = max(estimate.error_bound for estimate in comparison.estimates)

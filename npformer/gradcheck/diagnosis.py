@@ -19,7 +19,7 @@ from npformer.gradcheck.relations import (
     find_relation,
 )
 
-# The kinds of relations that random directions can show.
+# The kinds of relations that can also be found if gradients are known along random directions only.
 KINDS_OF_WHOLE_ARRAYS = ("zero", "should_be_zero", "sign", "factor")
 
 
@@ -44,8 +44,8 @@ def describe_failures(calls: Calls, comparisons: Sequence[LeafComparison]) -> di
 def _find_unit(calls: Calls) -> float:
     """Return d_output if the output is a single number, and 1 otherwise.
 
-    Gradients are divided by this unit. So a gradient that lacks the factor d_output is not described by a
-    random number.
+    Gradients are divided by this unit. So if a gradient lacks the factor d_output, the note does not contain
+    a random number.
     """
     if calls.d_output.ndim == 0:
         return float(calls.d_output.item())
@@ -71,7 +71,10 @@ def _name_gradient(comparison: LeafComparison) -> str:
 
 
 def _collect_lengths(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[str, int]:
-    """Return the lengths of all axes by name. Of several axes with the same length, keep the first."""
+    """Return the lengths of all axes by name.
+
+    If several axes have the same length, only the first is kept.
+    """
     arrays: list[tuple[str, Array]] = [("the output", calls.output)]
     arrays += [(comparison.leaf.path, comparison.x) for comparison in comparisons]
     names: dict[int, str] = {}
@@ -82,7 +85,7 @@ def _collect_lengths(calls: Calls, comparisons: Sequence[LeafComparison]) -> dic
 
 
 def _compute_tables(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[Keys, Array]:
-    """Return a table for each gradient: the contribution of each entry of d_output. Skip large tables."""
+    """Return a table for each gradient (see `relations`). Return no tables if they would be too large."""
     n = calls.d_output.size
     shape = calls.d_output.shape
     is_too_large = n * sum(comparison.x.size for comparison in comparisons) > TABLE_LIMIT
@@ -105,7 +108,7 @@ def _find_relation(
     table: Array | None,
     unit: float,
 ) -> Relation | None:
-    """Find how a gradient is related to the correct gradient, if finite differences can show the relation."""
+    """Return the relation between a gradient and the correct gradient, or None if no relation is found."""
     if not _can_be_related(comparison):
         return None
     is_reliable = not comparison.faults

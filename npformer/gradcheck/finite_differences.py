@@ -5,15 +5,17 @@ where output is the result of the forward pass at the moved arguments. The goal 
 
 An estimate uses the difference quotients (φ(t) - φ(0)) / t to the right (t > 0) and to the left (t < 0), for
 steps of length h, h/2 and h/4. The mean of the right and the left quotient is the central difference D(t).
-The truncation error of D(t) contains only even powers of t. Richardson extrapolation removes these powers:
-(4 D(t/2) - D(t)) / 3 has an error of O(h⁴), and repeating this with 16 and 15 gives an error of O(h⁶).
-Source: L. F. Richardson, "The Approximate Arithmetical Solution by Finite Differences …", 1911.
+The truncation error of D(t) contains only even powers of t. Richardson extrapolation removes these powers.
+Its first step gives (4 D(t/2) - D(t)) / 3, with an error of O(h⁴). Its second step has 16 and 15 instead of 4
+and 3, and gives an error of O(h⁶). Source: L. F. Richardson, "The Approximate Arithmetical Solution by Finite
+Differences …", 1911.
 
 The right quotient minus the left quotient is a t + b t³ + O(t⁵). This difference, the jump, tends to 0 as
 t → 0, except at a kink, where the derivative jumps.
 
-The error bound of an estimate is the sum of three parts: the difference between its two extrapolations of
-order four (truncation error), the jump extrapolated to t → 0, and the rounding error of the outputs.
+The error bound of an estimate is the sum of three parts. The difference between the two extrapolations of
+order four bounds the truncation error. The other parts are the jump, extrapolated to t → 0, and the rounding
+error of the outputs.
 """
 
 import math
@@ -25,15 +27,16 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# The first step, relative to the scale. At this step h the truncation error h⁶ equals the rounding error
+# The first step h, relative to the scale. For this h, the truncation error h⁶ equals the rounding error
 # ε / h.
 FIRST_STEP = 2.0 ** (-52 / 7)
-# √ε: a difference of two numbers that is √ε times as large as the numbers has lost half of its digits.
+# √ε: if the difference of two numbers is √ε times as large as the numbers, half of its digits are lost.
 SQRT_EPS = 2.0**-26
-# In a search the scale grows by this factor. Later the scale shrinks by factors of 4, so no scale is missed.
+# A search first multiplies the scale by this factor. Later it divides the scale by 4 in each step, so it also
+# tries the scales in between.
 GROWTH = 64.0
 SAFETY = 10.0  # Verdicts allow ten times the error bound, because the bound is only an estimate itself.
-SMALLEST_NUMBER = 5e-324  # the smallest positive float; underflow may change a number by this amount
+SMALLEST_NUMBER = 5e-324  # the smallest positive float; underflow may change a number by at most this amount
 
 # Reasons why a derivative is not known. The report shows these texts.
 HIDDEN = "too small to judge, rounding hides it"
@@ -50,7 +53,7 @@ class Estimate(NamedTuple):
     value: float
     error_bound: float  # the largest expected difference between the value and the derivative
     rounding_error: float  # the part of the error bound that comes from rounded outputs
-    hidden: float  # the largest derivative that output entries without any change may hide
+    hidden: float  # the largest derivative that rounding may hide in output entries that never changed
     terms: Floats  # the contribution of each output entry; the sum of the terms is `value`
     reason: str = ""  # why the derivative is not known; empty if it is known
     low: float = math.nan  # at a kink: the smallest gradient that is accepted
@@ -65,7 +68,7 @@ class Estimate(NamedTuple):
     def is_known(self) -> bool:
         """Whether the value has two correct digits, or all digits that rounding allows.
 
-        With fewer digits, two estimates may agree by accident.
+        Estimates with fewer correct digits may agree by accident.
         """
         has_two_digits = SAFETY**2 * self.error_bound <= abs(self.value)
         return has_two_digits or self.is_limited_by_rounding
@@ -82,7 +85,8 @@ class Line:
         eps: float,
         rng: np.random.Generator,
     ):
-        # Takes a step t, and returns the step after rounding and the output (NaN if there is no output).
+        # A function of the step t. It returns the step after rounding, and the output or NaN if there is no
+        # output.
         self.evaluate = evaluate
         self.output = output
         self.d_output = d_output
@@ -128,7 +132,7 @@ class Line:
     def estimate(self, scale: float) -> Estimate:
         """Estimate the derivative with steps h, h/2 and h/4, where h is about FIRST_STEP times the scale.
 
-        h is random, because at fixed steps a periodic function may always have the same value.
+        h is random, because a periodic function may have the same value at all fixed steps.
         """
         h = FIRST_STEP * scale * 2 ** self.rng.uniform(-0.5, 0.5)
         right = [self.difference_quotient(t) for t in (h, h / 2, h / 4)]
@@ -149,7 +153,7 @@ class Line:
         return Estimate(float(terms.sum()), error_bound, rounding_error, hidden, terms)
 
     def estimate_and_confirm(self, scale: float, best: float, other: Estimate | None = None) -> Estimate:
-        """Estimate the derivative. If the error bound is the smallest so far, compare with a second estimate.
+        """Estimate the derivative. If the error bound is the smallest so far, compute a second estimate.
 
         Among many estimates, some have a small error bound by accident. `best` is the smallest error bound
         so far, and `other` is an earlier estimate at the same scale.
@@ -193,9 +197,10 @@ class Line:
         return self.add_reason(best, is_sufficient(best))
 
     def add_reason(self, best: Estimate, is_sufficient: bool) -> Estimate:
-        """Return the best estimate. If the estimate is not sufficient, add the reason.
+        """Return the best estimate. If it is not sufficient, add the reason why the derivative is not known.
 
-        The estimate of a staircase always gets a reason, because it may look sufficient by accident.
+        If φ is a staircase, the estimate always gets a reason, because the estimate may look sufficient by
+        accident.
         """
         is_limited_by_rounding = best.is_limited_by_rounding
         if self._is_staircase(best, is_sufficient or is_limited_by_rounding):
@@ -219,7 +224,10 @@ class Line:
         return is_constant_nearby and rises_on_both_sides
 
     def _explain_disagreement(self, best: Estimate) -> Estimate:
-        """Add the reason why the quotients of different steps disagree. The shortest clear step decides."""
+        """Add the reason why the quotients of different steps disagree.
+
+        The reason comes from the shortest step at which rounding does not hide the disagreement.
+        """
         steps = self._find_doubled_steps()
         shortest = steps[0]
         for t in (shortest, -shortest):
@@ -271,8 +279,9 @@ def _choose_better(best: Estimate, last: Estimate) -> Estimate:
 def _may_improve(best: Estimate, last: Estimate) -> bool:
     """Return whether shorter steps may give a better estimate than the best estimate so far.
 
-    Shorter steps do not help if the rounding error alone exceeds the best error bound. They do not help
-    either if the best estimate has two correct digits and the last error bound is a hundred times larger.
+    Shorter steps do not help if the rounding error alone exceeds the best error bound. Shorter steps do not
+    help either if the best estimate has two correct digits and the last error bound is a hundred times
+    larger.
     """
     has_lost_two_digits = best.error_bound * SAFETY**2 < min(abs(best.value), last.error_bound)
     return last.rounding_error < best.error_bound and not has_lost_two_digits

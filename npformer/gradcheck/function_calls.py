@@ -25,7 +25,10 @@ Keys = tuple[Any, ...]  # the keys on the path from the root of a tree to a bran
 
 
 class Leaf(NamedTuple):
-    """A floating array in the arguments, with its gradient. Or a branch whose gradient has a wrong type."""
+    """A floating array in the arguments, with its gradient.
+
+    A branch with a gradient of the wrong type is a leaf too.
+    """
 
     path: str  # the name of the leaf in the report, such as params.W_1
     keys: Keys = ()  # the keys on the path from the arguments to the leaf
@@ -122,7 +125,10 @@ class Calls:
         return self.call_backward(args, d_output, cache)
 
     def compute_output(self, keys: Keys, x: Floats) -> Floats:
-        """Return the output for x instead of the array at `keys`, or NaN if there is no valid output."""
+        """Return the output after replacing the array at `keys` by x.
+
+        Return NaN if there is no valid output.
+        """
         no_output = np.full(self.output.shape, math.nan)
         # If a fault was found, forward may write into its arguments, so it gets copies of the arrays.
         copy_leaf = _copy_leaf if self.faults else _copy_generator
@@ -130,16 +136,16 @@ class Calls:
             args = map_nested_leaves(copy_leaf, self.args_float64)
             args = replace_nested_leaf(args, keys, lambda old: convert_like(old, x))
             output = _get_output(self.call_forward(args)[0])
-        except Exception as error:  # After any exception there is no output.
+        except Exception as error:  # The user's function may raise any exception.
             self.error_text = f": forward raises {type(error).__name__}: {error}"
             return no_output
         return output if output.shape == no_output.shape else no_output
 
     def _bound_float32_rounding(self) -> dict[Keys, float]:
-        """Bound the error that float32 may cause in each gradient.
+        """Estimate the largest error that float32 may cause in each gradient.
 
-        The bound is SAFETY times the difference between the gradients in float32 and in float64. The bound is
-        at least SAFETY times the rounding error of one float32 number.
+        This bound is SAFETY times the difference between the gradients in float32 and in float64, or SAFETY
+        times the rounding error of one float32 number if that is larger.
         """
         leaves_float64 = self.leaves
         with suppress(Exception):  # Some functions reject float64. Then the difference counts as 0.
@@ -156,7 +162,9 @@ class Calls:
         return bounds
 
     def repeat_backward(self, factor: float) -> dict[Keys, Leaf] | None:
-        """Return the gradients for a multiple of d_output. If this fails, add a fault and return None.
+        """Return the gradients for a multiple of d_output, or None if backward fails when it is called again.
+
+        backward fails if it raises an error or overwrites its first gradients. Then a fault is added.
 
         With factor 1, backward receives the first cache. Otherwise forward runs again and makes a new cache.
         """
@@ -210,7 +218,10 @@ def _name_arguments(forward: Callable[..., Any], args: tuple[Any, ...]) -> tuple
 
 
 def iter_arrays(tree: Any, kinds: str) -> Iterator[tuple[str, Any]]:
-    """Iterate over the arrays whose dtype has one of these kinds, with their paths. Kind "-" is no array."""
+    """Iterate over the arrays whose dtype has one of these kinds, with their paths.
+
+    The kind "-" selects leaves that are no arrays.
+    """
     for path, x in iter_nested_leaves("", tree):
         if dtype_kind(x) in kinds:
             yield path.removeprefix("."), x
@@ -283,7 +294,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _is_wrapped(gradients: Any, arg: Any) -> bool:
-    """Return whether a tuple contains the gradient of the only argument.
+    """Return whether a returned tuple contains the gradient of the only argument as its only element.
 
     If the argument is a tuple, the returned tuple may also be the gradient itself.
     """
@@ -388,7 +399,10 @@ def _find_changes(path: str, text: str, before: Any, after: Any) -> list[Fault]:
 
 
 def _differ(a: Any, b: Any) -> bool:
-    """Return whether at least one of two values is an array, and their bits differ."""
+    """Return whether two values differ in at least one bit.
+
+    Two values that are no arrays do not count as different.
+    """
     if dtype_kind(a) == "-" and dtype_kind(b) == "-":
         return False
     return bool(_get_bits(a) != _get_bits(b))

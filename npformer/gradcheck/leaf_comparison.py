@@ -12,9 +12,9 @@ from npformer.gradcheck.relations import find_ratio, max_abs
 from npformer.gradcheck.report import VERDICTS, GradientRow, format_index, make_note
 from npformer.gradcheck.verdicts import SMALL, Limits, decide_verdict, is_precise, measure_error
 
-TABLE_LIMIT = 2**20  # the largest size of a table, d_output.size times leaf.size numbers: 8 MB
+TABLE_LIMIT = 2**20  # the largest size of a table: d_output.size times leaf.size entries (8 MB)
 NOT_LINEAR = "d_output taken for 1, a mask made from it, or an array that an update has changed already"
-STATUS = {"kink": "at a kink", "unsure": "cannot be judged"}  # the verdicts whose reasons are listed
+STATUS = {"kink": "at a kink", "unsure": "cannot be judged"}  # the verdicts whose reasons the note lists
 
 
 class LeafComparison:
@@ -72,7 +72,10 @@ class LeafComparison:
         return Line(evaluate, calls.output, calls.d_output.astype(float), calls.eps, calls.step_rng)
 
     def _measure_step(self, t: float, rounding: Floats, analytic: float) -> float:
-        """Return the effective length of a step: t plus the effect of rounded entries along the gradient."""
+        """Return the effective length of a step: t plus a correction for the rounding of the moved entries.
+
+        The correction assumes that the gradient is correct.
+        """
         step = t + float((self.gradient * rounding).sum()) / (analytic or math.inf)
         is_usable = step != 0 and math.isfinite(step)
         return step if is_usable else t
@@ -80,8 +83,9 @@ class LeafComparison:
     def _find_near_scale(self, i: int) -> float:
         """Return the scale at which the search for a better estimate continues.
 
-        A step along a random direction moves all entries and may pass many kinks, so a smaller scale is used.
-        On a logarithmic axis, it lies a quarter of the way to the smallest scale of the search.
+        A step along a random direction moves all entries and may pass many kinks, so a smaller scale is used:
+        the scale of the leaf times SQRT_EPS to the power of 1/4. The smallest scale of a search is SQRT_EPS
+        times its largest scale.
         """
         if self.is_sampled:
             return self._find_leaf_scale(i) * SQRT_EPS**0.25
@@ -93,8 +97,8 @@ class LeafComparison:
     def _find_leaf_scale(self, i: int) -> float:
         """Return the scale of the leaf: its root mean square.
 
-        For a leaf of zeros, the scale is 1. A smaller scale is used if the gradient predicts that a shorter
-        step changes the output by its own magnitude.
+        For a leaf of zeros, the scale is usually 1. If the gradient is large, the scale is a shorter step:
+        according to the gradient, this step changes the output by the magnitude of the output.
         """
         if self.scale != 0:
             return self.scale
@@ -103,7 +107,7 @@ class LeafComparison:
         return min(1.0, step) or 1.0
 
     def _trim(self, estimate: Estimate) -> Estimate:
-        """Drop the terms of an estimate if the table made of all terms would be too large."""
+        """Drop the terms of an estimate if the table that collects all terms would be too large."""
         if self.fits_in_table:
             return estimate
         return estimate._replace(terms=np.zeros(0))
@@ -122,7 +126,10 @@ class LeafComparison:
         return verdict, reason
 
     def _is_settled(self, i: int, estimate: Estimate) -> bool:
-        """Return whether the estimate is precise enough: a better one would not change verdict or note."""
+        """Return whether the estimate is precise enough.
+
+        Then a better estimate would change nothing in the report.
+        """
         verdict, _ = self._decide_verdict(i, estimate)
         if verdict == "fail":
             return is_precise(estimate, self.limits)
@@ -212,7 +219,10 @@ class LeafComparison:
         return GradientRow(path, index, self.analytic[i], self.estimates[i].value, error, verdict, note)
 
     def _find_worst(self) -> int:
-        """Return the number of the entry with the worst verdict. Of several, take the largest error."""
+        """Return the number of the entry with the worst verdict.
+
+        If there are several, return the one with the largest error.
+        """
         worst_first = list(VERDICTS)
 
         def rank(i: int) -> tuple[int, float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from npformer.gradcheck.relations import Factor, Origin, Relation, is_number
 
-OPTIONAL: dict[str, tuple[str, ...]] = {  # by kind: the parameters that a note may leave out
+OPTIONAL: dict[str, tuple[str, ...]] = {  # for each kind: the parameters that a note may leave out
     "transposed": ("order",),
     "other": ("factor", "times_d_output"),
     "term_added": ("factor",),
@@ -22,7 +22,7 @@ MOST_ORIGINS = 2  # the largest number of lengths that a note names for one fact
 @cache
 def load_templates() -> dict[str, dict[str, str]]:
     """Read the templates of every kind of relation from notes.toml."""
-    import tomllib  # These imports are here because only a wrong gradient needs these modules.
+    import tomllib  # imported here because only a wrong gradient needs these modules
     from pathlib import Path
 
     text = Path(__file__).with_name("notes.toml").read_text(encoding="utf-8")
@@ -30,7 +30,7 @@ def load_templates() -> dict[str, dict[str, str]]:
 
 
 def describe_relation(relation: Relation) -> tuple[str, ...]:
-    """Return the parts of a note: what was observed, the likely cause, and sizes that explain a factor.
+    """Return the parts of a note: the observation, the likely cause, and the lengths that explain a factor.
 
 
     Examples
@@ -124,7 +124,7 @@ def format_origins(origins: Sequence[Origin], factor: Factor) -> str:
 
 
 def _make_length(factor: Factor) -> Factor:
-    """Return the absolute value of the factor. If this is less than 1, return the inverse of the value."""
+    """Return the absolute value of the factor, or the inverse of this value if it is less than 1."""
     value = abs(factor.value)
     fraction = None if factor.fraction is None else abs(factor.fraction)
     if value < 1:

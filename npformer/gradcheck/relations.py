@@ -4,12 +4,12 @@ The module handles any arrays and contains no code for particular layers. `KINDS
 relations. `DETECTORS` lists the functions that find relations. The module notes.py describes a relation in
 words.
 
-A backward pass is linear in d_output. Its **table** contains the contribution of each entry of d_output to
-each entry of the gradient, which is the sum of these contributions. A missing mask, transpose or term
-changes the table itself, so some detectors examine the table if it is available.
+A backward pass is linear in d_output. So each entry of the gradient is a sum of contributions, one from each
+entry of d_output. The **table** of a backward pass contains all these contributions. A missing mask,
+transpose or term changes the table itself, so some detectors examine the table if it is available.
 
-A relation must hold in every case, up to the rounding errors of both arrays. At most a hundredth of the error
-may remain unexplained. NaN in the correct array means that the value is unknown.
+A relation must hold in every case, up to the rounding errors of both arrays. The relation must explain at
+least 99 % of the difference between the arrays. NaN in the correct array means that the value is unknown.
 """
 
 import math
@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[str, ...]] = {  # every kind of relation, with the names 
     "mean_missing": ("axes",),
     "sum_too_many": ("axes",),
     "mean_too_many": ("axes",),
-    "should_be_zero": ("other",),  # other: a relation of kind "other" that also holds, or None
+    "should_be_zero": ("other",),  # other: a second relation, of kind "other", or None
     "sign": (),
     "factor": ("factor", "origins"),
     "other": ("name", "factor", "times_d_output"),
@@ -116,7 +116,7 @@ class Case(NamedTuple):
     others: Mapping[str, Array] = {}  # arrays that may have been used by mistake: {"cache.x_hat": ...}
     sizes: Mapping[str, int] = {}  # lengths that may explain a factor: {"axis 0 of x": 3}
     exact: float = SQRT_EPS  # the relative error that counts as zero
-    scale: float = 0.0  # errors are relative to the largest number of `right`, but at least to this
+    scale: float = 0.0  # errors are relative to the largest number of `right`, but at least to `scale`
     d_output: Array | None = None
     found_table: Array | None = None  # shape d_output.shape + found.shape
     right_table: Array | None = None  # shape d_output.shape + right.shape
@@ -174,7 +174,10 @@ def is_close(a: Array, b: Array, zero: float) -> bool:
 
 
 def _make_pair(found: Array, right: Array, exact: float, scale: float = 0.0) -> _Pair:
-    """Make a pair in which unknown entries are 0. Its `zero` is far smaller than the error of `found`."""
+    """Make a pair in which unknown entries are 0.
+
+    Its third value, `zero`, is far smaller than the error of `found`.
+    """
     zero = exact * max(max_abs(right), scale)
     if found.shape != right.shape:
         return found, right, zero
@@ -194,7 +197,7 @@ def _make_pairs(cases: Sequence[Case], same_shape: bool = True) -> list[_Pair]:
 
 
 def fit_factors(a: Array, b: Array, axes: tuple[int, ...] | None = None) -> Array:
-    """Return the least-squares factors c in a ≈ c b. Each factor is for all entries along `axes`."""
+    """Return the least-squares factors c in a ≈ c b. All entries along `axes` share one factor."""
     denominator = (b * b).sum(axes, keepdims=True)
     safe_denominator = np.where(denominator > 0, denominator, 1.0)
     return np.asarray((a * b).sum(axes, keepdims=True) / safe_denominator)
@@ -203,7 +206,8 @@ def fit_factors(a: Array, b: Array, axes: tuple[int, ...] | None = None) -> Arra
 def find_ratio(a: Array, b: Array, zero: float) -> float:
     """Return the number c with a = c b, or NaN if no such number exists.
 
-    For an array with one entry such a c always exists. `_is_conclusive` decides whether c is meaningful.
+    For arrays with one entry, such a c almost always exists. So `_is_conclusive` decides whether c is
+    meaningful.
     """
     if a.shape != b.shape:
         return math.nan
@@ -213,11 +217,11 @@ def find_ratio(a: Array, b: Array, zero: float) -> float:
 
 
 def make_factor(value: float, exact: float) -> Factor:
-    """Make a factor. It contains the simple fraction that equals the value or its square, if one exists.
+    """Make a factor. If a simple fraction equals the value or its square, the factor contains this fraction.
 
-    Near a number there are fewer than 2 n d fractions with numerators up to n and denominators up to d. If an
-    interval of relative width `exact` around each fraction covers at most a hundredth of all numbers, a match
-    is no accident.
+    Any number is close to some fraction, so only a small numerator n and denominator d are accepted: n d must
+    be at most 1 / (2 · exact · SAFETY²). Then a random number matches a fraction with a probability of at
+    most about 1/100.
     """
     most = 1 / (2 * exact * SAFETY**2)
     for is_root, target in ((False, abs(value)), (True, value * value)):
@@ -387,7 +391,10 @@ def _select_arrays(cases: Sequence[Case], name: str, times_d_output: bool) -> li
 
 
 def detect_moved_slices(cases: Sequence[Case]) -> Relation | None:
-    """Detect correct slices in a wrong order along one axis, or one slice that is repeated everywhere."""
+    """Detect slices that are correct but in a wrong order along one axis.
+
+    Detect one slice that is repeated everywhere.
+    """
     pairs = _make_pairs(cases)
     if not pairs:
         return None
@@ -407,7 +414,7 @@ def _is_different_order(order: list[int]) -> bool:
 
 def _find_order(found: Array, right: Array, zero: float) -> list[int]:
     """Return the index of the correct slice for each received slice, or [] if the slices do not match."""
-    weights = np.cos(np.arange(right[:1].size))  # The weighted sum of a slice identifies the slice.
+    weights = np.cos(np.arange(right[:1].size))  # A sum with these weights identifies a slice.
     right_sums = right.reshape(len(right), -1) @ weights
     found_sums = found.reshape(len(found), -1) @ weights
     ascending = np.argsort(right_sums)
@@ -423,7 +430,7 @@ def _find_order(found: Array, right: Array, zero: float) -> list[int]:
 
 
 def detect_term(cases: Sequence[Case]) -> Relation | None:
-    """Detect another array that is missing in the sum, or a multiple of it that was added by mistake."""
+    """Detect another array that is a missing term, or a multiple of another array that is an extra term."""
     for name, quadruples in _iter_others(cases):
         if all(is_close(found + other, right, zero) for found, right, other, zero in quadruples):
             return Relation("term_missing", {"name": name})
@@ -450,11 +457,11 @@ def _iter_others(cases: Sequence[Case]) -> Iterator[tuple[str, list[_Quadruple]]
 
 
 def detect_error_along_axis(cases: Sequence[Case]) -> Relation | None:
-    """Detect an error that is constant along an axis, or a multiple of another array along the axis."""
+    """Detect an error along an axis that is constant or a multiple of another array."""
     ndim = cases[0].right.ndim
     cases_with_ones = [c._replace(others={"": np.ones_like(c.found)} | dict(c.others)) for c in cases]
     for axis, (name, quadruples) in product(range(ndim), _iter_others(cases_with_ones)):
-        shortest = 3 if name else 2  # On shorter axes, any error fits.
+        shortest = 3 if name else 2  # On a shorter axis, every error would fit.
         is_long = quadruples[0][0].shape[axis] >= shortest
         if is_long and all(_is_multiple_along(axis, *quadruple) for quadruple in quadruples):
             if name:
@@ -541,7 +548,7 @@ def on_table(*detectors: Callable[[_Table], Relation | None]) -> Detector:
 
 
 def detect_exchanged_ends(t: _Table) -> Relation | None:
-    """Detect exchanged indices: along some axes, each contribution from i to j goes from j to i instead."""
+    """Detect exchanged indices: along some axes, contributions from i to j and from j to i are exchanged."""
     for pairs in _iter_subsets(t.find_shared_axes()):
         R = t.R
         for p, q in pairs:
@@ -601,7 +608,7 @@ def _find_axes_of_factor(t: _Table) -> list[int]:
 
 
 def _fit_table_factors(t: _Table, kept_axes: Sequence[int]) -> Array:
-    """Return the factors that bring the correct table nearest to the received table, along the kept axes."""
+    """Return the least-squares factors between the two tables. The factors vary along the kept axes only."""
     return fit_factors(t.F, t.R, tuple(a for a in range(t.F.ndim) if a not in kept_axes))
 
 
@@ -639,7 +646,7 @@ def _crosses(paths: Array, p: int, q: int) -> bool:
 
 
 def detect_cut_paths(t: _Table) -> Relation | None:
-    """Detect missing or superfluous paths from d_output to the gradient, if all other paths are correct."""
+    """Detect missing or superfluous paths from d_output to the gradient. All other paths must be correct."""
     found, right = t.find_paths()
     extra = found & ~right
     lost = right & ~found
@@ -658,7 +665,10 @@ def detect_cut_paths(t: _Table) -> Relation | None:
 
 
 def _find_only_indices(t: _Table, found: Array, right: Array) -> Relation | None:
-    """Detect that only some indices along an axis of d_output affect the gradient, with correct numbers."""
+    """Detect that only some indices along an axis of d_output contribute to the gradient.
+
+    The contributions of these indices have the correct values.
+    """
     lost = right & ~found
     for axis in range(t.out):
         other_axes = tuple(a for a in range(found.ndim) if a != axis)
@@ -670,7 +680,7 @@ def _find_only_indices(t: _Table, found: Array, right: Array) -> Relation | None
 
 
 def detect_wrong_numbers(t: _Table) -> Relation | None:
-    """Detect a path that should not exist, or only correct paths but with wrong numbers."""
+    """Detect a path that should not exist. Otherwise detect wrong numbers on paths that are all correct."""
     found, right = t.find_paths()
     stray = np.argwhere(found & (t.R == 0))
     if len(stray):
@@ -682,7 +692,7 @@ def detect_wrong_numbers(t: _Table) -> Relation | None:
     return None
 
 
-DETECTORS: tuple[Detector, ...] = (  # in this order, because earlier relations are more informative
+DETECTORS: tuple[Detector, ...] = (  # in this order, because only the first relation is reported
     detect_form,
     detect_zero,
     detect_factor,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 COLUMNS = ("leaf", "worst", "analytic", "numeric", "error", "verdict", "note")
 ALIGNMENTS = "<<>>><<"  # aligns columns with words to the left, and columns with numbers to the right
-VERDICTS = {  # from the worst verdict to the best, with the text for the summary
+VERDICTS = {  # each verdict, from the worst to the best, with its text in the summary
     "fail": "failed",
     "unsure": "cannot be judged",
     "kink": "at a kink",
@@ -28,7 +28,10 @@ def make_note(parts: Sequence[str]) -> Note:
 
 
 def _get_headline(note: str) -> str:
-    """Return the first part of a note, or the whole note if its parts are unknown."""
+    """Return the headline of a note.
+
+    A note that is a plain string has no headline, so it is returned as a whole.
+    """
     if isinstance(note, Note) and note.headline is not None:
         return note.headline
     return note
@@ -49,7 +52,7 @@ class GradientRow(NamedTuple):
         The derivative at the worst entry, as finite differences estimate it.
     error : float
         The absolute difference between analytic and numeric, relative to the largest gradient of the leaf.
-        Small leaves have a different reference: see `gradcheck`.
+        For leaves with small gradients, the error is relative to a larger number: see `gradcheck`.
     verdict : str
         "pass", "fail", "kink" or "unsure".
     note : str

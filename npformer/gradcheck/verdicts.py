@@ -15,7 +15,7 @@ class Limits(NamedTuple):
     tolerance: float  # the accepted error, relative to `magnitude`
     eps: float  # the precision of the output
     rounding_bound: float  # the error that float32 may cause in the gradient
-    magnitude: float = 0.0  # the largest derivative of the leaf, or a larger minimum
+    magnitude: float = 0.0  # the largest derivative of the leaf, or the minimum that `update_limits` sets
     max_error: float = 0.0  # the largest accepted error of an entry
 
 
@@ -35,8 +35,8 @@ def decide_verdict(analytic: float, estimate: Estimate, limits: Limits) -> tuple
 
     - "pass": the gradient agrees with the derivative, and the error bound is small.
     - "fail": the gradient differs from a known derivative by more than the error bound. A gradient that is
-      not finite fails too, and so does a gradient outside the range that a kink allows.
-    - "kink": the gradient lies inside the range that a kink allows.
+      not finite fails too. At a kink, a gradient outside the accepted range fails.
+    - "kink": the derivative jumps at this point, and the gradient lies inside the accepted range.
     - "unsure": the differences are not precise enough for any other verdict.
     """
     if _may_mean_a_staircase(analytic, estimate, limits):
@@ -69,7 +69,7 @@ def _agrees(analytic: float, estimate: Estimate, limits: Limits) -> bool:
     """Return whether the gradient agrees with the estimate, and the estimate is precise.
 
     Two limits apply: the accepted error of the leaf, and an error relative to the entry itself. Without the
-    second limit, a small entry could pass only because other entries are large.
+    second limit, a small wrong entry would pass if other entries are large.
     """
     is_zero = analytic == limits.magnitude == 0 and estimate.is_limited_by_rounding
     if not (is_zero or is_precise(estimate, limits)):
@@ -80,7 +80,7 @@ def _agrees(analytic: float, estimate: Estimate, limits: Limits) -> bool:
 
 
 def _differs(analytic: float, estimate: Estimate, limits: Limits) -> bool:
-    """Return whether the gradient differs from a known derivative by more than the error bounds explain.
+    """Return whether the derivative is known, and the gradient differs from it by more than the error bounds.
 
     If other entries are far larger, their rounding errors may explain the error of this entry.
     """
@@ -91,7 +91,7 @@ def _differs(analytic: float, estimate: Estimate, limits: Limits) -> bool:
 
 
 def _limit_of_entry(analytic: float, estimate: Estimate, limits: Limits) -> float:
-    """Return the accepted error of an entry according to its own size."""
+    """Return the accepted error of an entry, relative to the size of the entry."""
     return max(limits.rounding_bound, limits.tolerance / SMALL * max(abs(analytic), abs(estimate.value)))
 
 

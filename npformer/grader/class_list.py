@@ -3,8 +3,8 @@
 A class list is a table as a learning management system (LMS) exports it: Canvas, Moodle, Gradescope,
 Blackboard, or any table with such columns. The separator is a comma, a semicolon or a tab.
 
-A submission is assigned to a student by number, e-mail address or login, and by name only if none of these
-fits. A file that fits no student or several students is listed, and the teacher decides.
+A submission is assigned to the student whose number, e-mail address or login fits. If none fits, the name is
+used. If a file fits no student or several students, the grader lists the file, and the teacher decides.
 """
 
 import csv
@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 from npformer.grader.submissions import Submission, parse_lms_name
 from npformer.grader.worker.student_module import decode_source
 
-COLUMNS = {  # by kind of column: the possible column names, in the order in which they are used
+COLUMNS = {  # for each kind of column: the possible column names, the preferred name first
     "id": "sis user id|student id|sid|id number|orgdefinedid|id|identifier|student number",
     "login": "sis login id|login id|username|login",
     "email": "email|email address|e-mail|e-mail address|mail",
@@ -32,7 +32,7 @@ IDENTIFYING_KINDS = ("id", "login", "email", "name", "last")  # A class list nee
 KEY_KINDS = ("id", "login", "email", "submission")
 NOT_STUDENTS = ("points possible", "student, test", "test student")  # Canvas adds rows with these names.
 MAX_NAME_WORDS = 5
-MIN_WORD_LENGTH = 4  # Shorter words in a path are not looked up as a number or login: they fit too easily.
+MIN_WORD_LENGTH = 4  # A shorter word in a path could equal a login by accident, so it is ignored.
 
 
 class Student(NamedTuple):
@@ -151,8 +151,9 @@ def find_owners(
 ) -> Owners:
     """Find the student who owns each file.
 
-    `claims` contains the student's name that each file itself gives. A claim counts only if the path of the
-    file does not decide. Without a class list, the student is the person whom the file or its path names.
+    `claims` has the student's name that each file contains (its claim). A claim is used only if the path of
+    the file fits no student or several students. Without a class list, the student is the person whom the
+    file or its path names.
     """
     to_grade = [file for file in files if not file.skip_reason]
     if class_list is None:
@@ -189,7 +190,7 @@ def _guess_student(file: Submission, claim: str) -> Student:
 
 
 def _choose_candidates(by_path: set[Student], claimed: set[Student]) -> set[Student]:
-    """Return the students who fit the path. If the path does not decide, use the claim of the file."""
+    """Return the students who fit the path. If there is not exactly one, use the claim of the file."""
     if not by_path:
         return claimed
     if len(by_path) > 1 and by_path & claimed:
@@ -202,8 +203,8 @@ def _join_students(students: Iterable[Student]) -> str:
     return " and ".join(sorted(map(str, students)))
 
 
-# Finds students by a key (`Student.keys`) or by a name. A name is written as a space and its words without
-# spaces between them. The space distinguishes names from keys.
+# An index finds students by a key (`Student.keys`) or by a name. In the index, a name is a space, followed by
+# the words of the name without spaces. The leading space distinguishes names from keys.
 Index: TypeAlias = dict[str, set[Student]]
 
 
@@ -219,7 +220,7 @@ def _index_students(class_list: Iterable[Student]) -> Index:
 
 
 def _find_by_path(index: Index, path: str) -> set[Student]:
-    """Find students by the number or name from an LMS in the path, otherwise by any word in the path."""
+    """Find students by the number or name that an LMS wrote into the path, or else by any word there."""
     parts = parse_lms_name(path)
     if parts:
         return _find_students(

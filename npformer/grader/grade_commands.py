@@ -22,7 +22,8 @@ from npformer.validation.output_files import check_output_file, check_output_fol
 def _read_settings(options: Namespace) -> tuple[Assignment, Limits]:
     """Return the assignment, and the limits for each submission. Raises ValueError for invalid options.
 
-    The assignment comes from a file or from a list of exercise ids. Without both, it contains all exercises.
+    The assignment comes from a file or from a list of exercise ids. If neither is given, it contains all
+    exercises.
     """
     if not hasattr(os, "fork"):
         reason = "this system cannot start the separate process in which a submission runs"
@@ -51,7 +52,7 @@ def check(options: Namespace) -> Iterator[str]:
     try:
         rows = _grade_one_file(Path(options.place), options.place, assignment, limits)
     except ValueError as error:
-        if results_path:  # Gradescope needs this file even now, and shows the error to the student.
+        if results_path:  # Gradescope needs this file even now, to show the error to the student.
             write_files({results_path: points.format_gradescope_results([], assignment, str(error))})
         raise
     if results_path:
@@ -165,7 +166,7 @@ def _format_results(
 
 
 def _replace_student_names(result: _ClassResult) -> list[Row]:
-    """Return the rows with the owner of each file as `student`.
+    """Return the rows after setting the field `student` of each row to the owner of the file.
 
     A file without an owner keeps the name that the file claims. In anonymous grading this name is removed.
     """

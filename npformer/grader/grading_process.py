@@ -30,8 +30,8 @@ from npformer.exercises.verdict import Finding, make_finding
 from npformer.grader.worker.protocol import Channel, Forged, Functions, pack, readable, unpack
 
 MAX_CALLBACKS = 1000  # how often one call of a student's function may call functions of the checker
-MIN_SHARE = 0.05  # the smallest part of the time limit that a new worker for the same file gets
-WALL_SECONDS_PER_CPU_SECOND = 3  # sets the limit of wall time if none is given
+MIN_SHARE = 0.05  # a new worker for the same file gets at least this part of the time limit
+WALL_SECONDS_PER_CPU_SECOND = 3  # gives the limit of wall time if the user has set none
 CPU_TOLERANCE = 0.5  # A worker that ends within so many seconds of its CPU limit has reached the limit.
 SYSTEM_SECONDS = 60.0  # the system's time limit to start a process, which is not the student's time
 TEXT_LENGTHS = {"student": 100, "problem": 300, "names": 5000}  # the largest lengths of texts from the worker
@@ -42,7 +42,7 @@ FUNCTION_NAME_LENGTH = 100
 MAX_LINE = 2**24  # the largest line number; a submission has at most this number of bytes
 NAME_SIMILARITY = 0.8  # the least similarity of a misspelt name and the suggested name
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-SLOW_IMPORTS = {  # modules that take seconds to import, and bytes that occur in a submission that needs them
+SLOW_IMPORTS = {  # modules that take seconds to import, with bytes that every submission using them contains
     "matplotlib.pyplot": b"matplotlib",
     "IPython.core.inputtransformer2": b'"cells"',
 }
@@ -73,7 +73,7 @@ class Row(NamedTuple):
     status: str  # the status of a Result, or "not answered", "not read" or "passed over"
     codes: tuple[str, ...] = ()  # the codes of the mistakes that fit the answer
     agreed: tuple[str, ...] = ()  # the names of the correct outputs
-    evidence: str = ""  # This text, `hint` and `question` are for people. No program reads them.
+    evidence: str = ""  # `evidence`, `hint` and `question` are texts for people; no program reads them.
     hint: str = ""
     question: str = ""
 
@@ -112,8 +112,9 @@ def digest(data: bytes | str) -> str:
 class WorkerEnded(Exception):
     """The worker has ended, or the grader has stopped using the worker.
 
-    The checker may catch this error as an error of the student's function. Therefore `SubmissionGrader` also
-    stores the failure. If a failure occurs during a check, the result of the check is ignored.
+    The checker may catch this error and treat it as an error of the student's function. Therefore
+    `SubmissionGrader` also stores the failure. If a failure occurs during a check, the result of the check is
+    ignored.
     """
 
     def __init__(self, reason: Finding) -> None:
@@ -205,7 +206,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
             return 0.0
         self.channel.close()
         self.channel = None
-        return float(self.server.recv(40) or 0)  # The server sends nothing if it has ended too.
+        return float(self.server.recv(40) or 0)  # If the server has ended too, `recv` returns nothing.
 
     def give_up(self, failure: Finding) -> NoReturn:
         """Record the failure, so that this worker gets no more requests. Raises WorkerEnded."""
@@ -219,7 +220,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         given_up = make_finding("checks_given_up")
         if self.failure or self.channel is None:
             raise WorkerEnded(self.failure or given_up)
-        self.failure = given_up  # This value remains if an unexpected error is raised below.
+        self.failure = given_up  # If an unexpected error is raised below, this value remains.
         too_long = make_finding("too_long", seconds=self.cpu)
         try:
             reply = decode(self.exchange(self.channel, pack(message, functions)))
@@ -228,7 +229,8 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         except Forged:
             self.give_up(make_finding("no_answer_sent"))
         except (EOFError, OSError):
-            # Both time limits give the same finding, because either limit may be reached first by chance.
+            # The limits of CPU time and wall time give the same finding. Chance decides which limit is
+            # reached first.
             used_all_cpu = self.close_worker() >= self.cpu - CPU_TOLERANCE
             self.give_up(too_long if used_all_cpu else make_finding("program_ended"))
         self.failure = None
@@ -253,7 +255,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
 
     def call_remotely(self, position: int, *arguments: Any, **options: Any) -> RemoteResult:
         """Call a student's function in the worker. Raises StudentError if the function raises an error."""
-        functions: Functions = []  # `request` adds the checker's functions among the arguments
+        functions: Functions = []  # `request` adds the arguments that are functions of the checker
         reply = self.request({"call": position, "args": arguments, "kwargs": options}, functions)
         try:
             for _ in range(MAX_CALLBACKS):
@@ -276,7 +278,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         if callable(self.answers[exercise_id]) and self.failure:
             with suppress(WorkerEnded):
                 self.start_worker()
-        answer = self.answers[exercise_id]  # A new worker may have given a different answer.
+        answer = self.answers[exercise_id]  # A worker that was restarted may have given a different answer.
         result = self.check_answer(exercise_id, answer)
         if callable(answer) and self.failure:
             return make_row("error", evidence=templates.sentence(self.failure))
@@ -329,7 +331,10 @@ def _read_changed(positions: Any, arguments: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _call_back(function: Callable[..., Any], arguments: Sequence[Any]) -> Message:
-    """Call a checker's function, which the student's function has received as an argument, and report."""
+    """Call a function of the checker for the worker, and send the result to the worker.
+
+    The student's function has received this function as an argument.
+    """
     try:
         with np.errstate(all="ignore"):
             return {"value": function(*arguments)}
@@ -382,14 +387,17 @@ def _make_search_path(root: Path) -> list[str]:
     files nor the correct answers. `root` is the parent directory of the package npformer.
     """
     left_out = {Path.cwd()}
-    is_clone = not (root / "numpy").exists()  # otherwise `root` is site-packages, which is needed
+    is_clone = not (root / "numpy").exists()  # otherwise `root` is site-packages, which submissions need
     if is_clone:
         left_out.add(root)
     return [path for path in sys.path if path and Path(path).resolve() not in left_out]
 
 
 def _choose_covered(secret: Sequence[Path], needed: Sequence[str]) -> list[str]:
-    """Return the secret directories that the sandbox can cover, because they contain no needed directory."""
+    """Return the secret directories that contain no needed directory.
+
+    Only these can be covered in the sandbox.
+    """
     covered = []
     for directory in secret:
         contains_needed = any(Path(path).resolve().is_relative_to(directory) for path in needed)
@@ -427,7 +435,7 @@ def run_grading_process(connection: Any, home: str, limits: Limits) -> None:
             rows = grader.grade(name, data, ids) if is_readable else make_unread_rows(name, ids, data)
             has_server_ended = grader.process.poll() is not None
             if has_server_ended:
-                # The file may have ended the server. This process ends without a report. The supervisor then
-                # grades the file again in a new process, and no other file is affected.
+                # The file may have ended the server. Then this process ends without a report, and the
+                # supervisor grades the file again in a new process. No other file is affected.
                 break
             connection.send((name, grader.missing_protections, digest(data), rows))

@@ -33,7 +33,7 @@ class StudentPoints(NamedTuple):
     student: Student
     points: dict[str, float]  # by exercise id
     days_late: int
-    rows: list[Row]  # for each exercise, the row that counts
+    rows: list[Row]  # for each exercise, the row that gives the points
     files: list[str]
 
     @property
@@ -109,9 +109,9 @@ def _compute_late_factor(days_late: int, assignment: Assignment) -> float:
 
 
 def _replaces(later: _Attempt, earlier: _Attempt, assignment: Assignment) -> bool:
-    """Return whether the later attempt counts instead of the earlier attempt.
+    """Return whether the points come from the later attempt and not from the earlier attempt.
 
-    The best attempt counts if the assignment says so. Otherwise the last attempt with an answer counts.
+    The assignment decides whether the best attempt or the last attempt with an answer gives the points.
     """
     if assignment.best:
         return later.points > earlier.points
@@ -119,7 +119,7 @@ def _replaces(later: _Attempt, earlier: _Attempt, assignment: Assignment) -> boo
 
 
 def count_days_late(file: Submission, student: Student, due: float) -> int:
-    """Return the number of days that have begun after the deadline.
+    """Return the number of days after the deadline. A day that has begun counts as a full day.
 
     The lateness comes from the class list (Gradescope), or from the time of the file. If the file is in time
     but Canvas has written LATE into the file name, the file counts as one day late.
@@ -214,7 +214,7 @@ def format_card(row: Row) -> str:
 
 # --- anonymous grading ----------------------------------------------------------------------------
 
-Key: TypeAlias = dict[tuple[str, ...], str]  # by (id, name, email): a number such as "student-001"
+Key: TypeAlias = dict[tuple[str, ...], str]  # maps (id, name, email) to a number such as "student-001"
 KEY_HEADER = ("anonymous", "id", "name", "email")
 
 

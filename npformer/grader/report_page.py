@@ -38,7 +38,7 @@ class Mistake(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A lesson section, the number of students with mistakes in its exercises, and the mistakes, sorted."""
+    """A lesson section, with the mistakes in its exercises and the number of students who made them."""
 
     section: str
     students: int
@@ -213,7 +213,8 @@ def _iter_sections(sections: dict[str, list[str]]) -> Iterator[str]:
 def _draw_bar(label: str, parts: Iterable[tuple[str, float]], maximum: float, text: str) -> str:
     """Return a bar with a label on its left and a text on its right.
 
-    Each part is a CSS class, which sets the colour, and a number. A number equal to `maximum` fills the bar.
+    Each part is a pair of a CSS class (for the colour) and a number. A number equal to `maximum` fills the
+    bar.
     """
     spans = []
     for css_class, number in parts:

@@ -25,7 +25,8 @@ PACKAGE = "npformer's own source"
 READ_ERRORS = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 TOKEN_TYPES = (tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING)
 
-Pair: TypeAlias = tuple[float, str, str]  # ratio of common runs to runs of the shorter submission; owners
+# The ratio of the common runs to the runs of the shorter submission, and the owners of the two submissions.
+Pair: TypeAlias = tuple[float, str, str]
 
 
 def find_similar(submissions: Iterable[tuple[str, Submission]]) -> list[Pair]:

@@ -20,7 +20,7 @@ from zlib import error as ZlibError
 from npformer.grader.worker.protocol import readable
 
 MAX_BYTES = 2**24  # the largest size of one submission
-MAX_ZIP_DEPTH = 2  # because the zip file of a class may contain the zip files of students
+MAX_ZIP_DEPTH = 2  # depth 2: the zip file of a class may contain zip files of students
 SUFFIX = re.compile(r"(\.py|\.ipynb)(\.txt|\.json)?$", re.IGNORECASE)  # some browsers add .txt or .json
 READ_ERRORS = (OSError, RuntimeError, EOFError, BadZipFile, ZlibError, ValueError)
 IGNORED_FOLDERS = ("__MACOSX", "__pycache__", "site-packages", "node_modules", ".git")
@@ -45,7 +45,7 @@ class Submission(NamedTuple):
     name: str  # the path in the folder or zip file; control characters and invalid bytes are escaped
     open: Callable[[], IO[bytes]]
     time: float  # seconds since 1970: the time in the name if there is one, otherwise the file's time
-    original_name: str  # the first value of `name`, which a number may replace later
+    original_name: str  # the first value of `name`; anonymous grading replaces `name` by a number
     skip_reason: str = ""  # why the file is not graded; "" if it is graded
 
     def read(self) -> bytes:
@@ -103,7 +103,7 @@ def parse_lms_name(name: str) -> dict[str, str]:
 
 
 def _walk_folder(top: Path) -> Iterator[tuple[Path, str]]:
-    """Yield every file with "", and every skipped folder with the reason for skipping it."""
+    """Yield each file with an empty reason, and each skipped folder with the reason for skipping it."""
     for parent, folders, names in os.walk(top):
         reasons = {folder: _get_folder_skip_reason(Path(parent, folder)) for folder in folders}
         # `os.walk` visits only the folders that remain in this list.

@@ -22,7 +22,7 @@ from npformer.grader.submissions import Submission
 from npformer.installation import version
 from npformer.validation.output_files import write_files
 
-# The name of a file, the protections that the system does not offer, the digest of the file, and the rows.
+# A report: the name of a file, the protections that the system lacks, the digest of the file, and the rows.
 Report: TypeAlias = tuple[str, list[str], str, list[Row]]
 # This command also removes directories that a submission has made unreadable or too deep for Python.
 REMOVE_COMMAND = ("sh", "-c", 'chmod -R u+rwX "$0"; rm -rf "$0"')
@@ -69,7 +69,7 @@ class GradingProcess:
         program = sys.modules["__main__"]
         with other_end:
             try:
-                # The new process runs the main module. An empty module prevents a second run of the program.
+                # A new process runs the main module again. So the main module is replaced by an empty module.
                 sys.modules["__main__"] = ModuleType("__main__")
                 self.process.start()
             finally:
@@ -91,8 +91,8 @@ class GradingProcess:
     def end(self) -> None:
         """Close the connection and end the process.
 
-        A process without a file ends by itself. A process that is grading a file is killed; its children
-        notice this and end too.
+        A process without a file ends by itself. A process that is grading a file is killed. Its children
+        notice its end and end too.
         """
         self.connection.close()
         self.process.join(JOIN_SECONDS)
@@ -189,7 +189,8 @@ class Journal:
 
         Files that have changed since the interrupted run are left out.
         """
-        settings = [version(), ids, list(limits[:-1])]  # without `hidden`, because the folder may have moved
+        # The last limit, `hidden`, is left out, because the hidden folder may have moved.
+        settings = [version(), ids, list(limits[:-1])]
         lines = self._read_lines()
         if lines and lines[0] != settings:
             raise ValueError(

@@ -7,11 +7,11 @@
 - `checks` has one function per kind of check. Such a function raises the error with the final message.
 - `rules` has relations between arguments that several modules use, for example "each id is below vocab_size".
   A relation that belongs to one operation is in the module of that operation.
-- `cache_key` describes a call, so that a call like an earlier accepted one is not checked again.
+- `cache_key` describes a call by a key. A call with the key of an earlier accepted call is not checked again.
 - `output_files` checks paths of output files and writes the files.
 
 From the call to the message there are at most four functions: the wrapper that `checked` makes, `check_call`,
 the check of a rule, and a function of `checks`. By default, the traceback of a rejected call ends in the
-wrapper: it shows this one frame below the line of the caller. With the environment variable
-NPFORMER_FULL_TRACEBACK=1 the traceback shows all of them.
+wrapper, so the package adds only one frame below the line of the caller. With the environment variable
+NPFORMER_FULL_TRACEBACK=1, the traceback shows all these functions.
 """

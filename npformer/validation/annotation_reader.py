@@ -33,8 +33,9 @@ class Signature(NamedTuple):
 def read_signature(body: Callable[..., Any]) -> Signature:
     """Return the rules of a function's arguments.
 
-    An argument annotated `Any` is not checked, but the rule of a different argument may depend on the value
-    of this argument. So a function with such an argument has no cache key.
+    An argument annotated `Any` is not checked. But the rule of a different argument may depend on the value
+    of this argument, which the cache key would not describe. So a function with such an argument has no cache
+    key.
     """
     rules = {}
     for name, annotation in body.__annotations__.items():
@@ -133,12 +134,12 @@ def fields_rule(kind: Any) -> Rule:
 
 # --- the cache of a backward function, and the gradient of the output --------------------------------
 
-# For each type of cache: the fields that determine which shape and dtype the gradient must have.
+# For each type of cache: the fields that determine the required shape and dtype of the gradient.
 FIELDS_FOR_GRADIENT: dict[type, tuple[str, ...]] = {}
 
 
 def cache_rule(kind: Any) -> Rule:
-    """Return the rule of a cache of exactly this type. The rule records the sizes and dtype of the gradient.
+    """Return the rule of a cache of type `kind`. The rule records the sizes and dtype of the gradient.
 
     The length of a dimension comes from the first field that has its name. The dtype comes from the field
     `dtype` of the cache. Without such a field, the dtype comes from the first float array among the fields
@@ -165,7 +166,7 @@ def cache_rule(kind: Any) -> Rule:
 
 
 def fields_that_record_sizes(kind: Any) -> dict[str, DimensionNames]:
-    """Return the fields of a cache that have a new dimension name, with all their dimension names."""
+    """Return the fields of a cache that introduce a new dimension name, with all their dimension names."""
     fields: dict[str, DimensionNames] = {}
     known_names: set[str] = set()
     for field, annotation in kind.__annotations__.items():

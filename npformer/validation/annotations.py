@@ -48,7 +48,7 @@ class ArrayAnnotation:
     records_sizes : bool
         Whether the array records the lengths of its dimensions for other arguments.
     reads_values : bool
-        Whether `check_entries` depends on the values in the array.
+        Whether the result of `check_entries` depends on the values in the array.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ def fixed_shape(names: DimensionNames) -> Check:
 def recorded_shape(names: DimensionNames) -> Check:
     """Return the check that an array has these dimensions. The check also records their lengths.
 
-    The leading axes are those of the first array that has leading axes.
+    All arrays with leading axes must have the leading axes of the first such array.
     """
 
     def check(x: Any, name: str, call: Call) -> None:
@@ -186,6 +186,6 @@ else:
     Ids = ArrayAnnotation("Ids", check_ids, recorded_shape, Phase.IDS, records_sizes=True)
     Mask = ArrayAnnotation("Mask", check_booleans, broadcast_shape, Phase.MASKS)
     Numbers = ArrayAnnotation("Numbers", check_numbers, fixed_shape, Phase.IDS, reads_values=True)
-    # The value is not an array but the shape of an array, which some caches have as a field.
+    # Some caches have the shape of an array as a field. `Shape` annotates such a field.
     Shape = ArrayAnnotation("Shape", accept, recorded_shape, records_sizes=True)
     Rng = Rule("Rng", check_with(checks.check_generator))

@@ -18,11 +18,12 @@ SETTINGS = {int, float, bool, str, type(None), type, ModuleType, *TYPES_OF_DTYPE
 
 
 def cache_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Return the key of a call, or None if an argument has a type that this module does not know.
+    """Return the key of a call, or None if this module does not know the type of an argument.
 
     The key contains the current shape and dtype of each array, and the type and value of each setting.
     Without the type, True, 1 and 1.0 would give equal keys. The key describes a generator by its type, and a
-    cache by the fields that determine the gradient. The key does not keep any array.
+    cache by the fields that determine the gradient. The key contains no array, so it keeps no array in
+    memory.
     """
     key: list[Any] = [*kwargs]
     try:

@@ -9,7 +9,7 @@ from npformer.validation.checks import DimensionNames
 
 
 class Phase(IntEnum):
-    """When a rule is checked. A rule may use the sizes that arguments of earlier phases have recorded."""
+    """When a rule is checked. A rule may use sizes that were recorded in earlier phases."""
 
     SETTINGS = 0  # a config and a cache, which record sizes for all other arguments
     ARRAYS = 1  # float arrays and parameters, which record more sizes, and all plain numbers
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
 
 def no_parts(path: str, value: Any) -> Iterable[Place]:
-    """Return no parts, for values that are checked as a whole."""
+    """Return an empty tuple. This is the default for values without parts, which are checked as a whole."""
     return ()
 
 
@@ -82,12 +82,12 @@ class Rule:
     dimension_names : tuple of str, or None
         The dimension names of an array that records its sizes.
     parts : callable
-        parts(path, value) returns the places that are checked after the value itself: the fields of a
-        NamedTuple, and further rules for the same value.
+        parts(path, value) returns the places that are checked after the value itself. These are the fields of
+        a NamedTuple, and the same value with further rules.
     is_optional : bool
         Whether None is accepted.
     is_float : bool
-        Whether the value is an array of floats.
+        Whether the value must be an array of floats.
     reads_values : bool
         Whether `check` depends on the values in an array. Such a check runs in every call, even if the cache
         key is known.
@@ -127,7 +127,7 @@ def optional(rule: Rule) -> Rule:
 
 
 def all_of(description: str, rules: list[Rule]) -> Rule:
-    """Combine several rules for one value into one rule.
+    """Combine several rules for one value into a single rule.
 
     The order of the checks is: the first rule, the parts of the value, the other rules.
     """
@@ -146,7 +146,7 @@ def all_of(description: str, rules: list[Rule]) -> Rule:
 
 
 def check_with(check: Callable[..., None], *settings: Any, **bounds: Any) -> Check:
-    """Return the check of a `Rule` that calls `check`, a function of `checks`, with these settings."""
+    """Turn a function of the module `checks` into a check for a `Rule`, with these settings."""
 
     def check_value(value: Any, name: str, call: Call) -> None:
         check(call.function, name, value, *settings, **bounds)

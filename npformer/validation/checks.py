@@ -22,7 +22,7 @@ DimensionNames = tuple[str, ...]  # ("...", "T", "d_model")
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _INTEGERS = (int, np.integer)  # a tuple, because int | np.integer would create a new object in every call
 _NUMBERS = (int, float, np.integer, np.floating)
-LARGEST = 2**53  # float64 represents every integer up to this one exactly, and no array has so many entries
+LARGEST = 2**53  # float64 represents every integer up to this number exactly
 
 
 # --- arrays ---------------------------------------------------------------------------------------
@@ -32,7 +32,8 @@ def check_float(
     function: str, argument: str, x: Any, dtype: Any = None, like: str = "the other arrays"
 ) -> None:
     """Raise TypeError unless x is a float32 or float64 array. If `dtype` is given, x must have this dtype."""
-    # The comparison of types is a fast path: it accepts almost every array.
+    # Comparing the types is fast and enough for almost every array. Only the rare rest needs the slower
+    # `is_array`.
     if not (type(x) is np.ndarray or is_array(x)):
         raise wrong_kind(function, argument, x, "an array of float32 or float64")
     if x.dtype not in FLOATS:
@@ -46,8 +47,8 @@ def check_float(
 def check_entries(function: str, argument: str, x: Any, kinds: str, expected: str, dtype: str = "") -> None:
     """Raise TypeError unless x is an array with entries of these kinds.
 
-    `kinds` has the one-letter codes of NumPy, such as "iu" for integers. `dtype` replaces `expected` in the
-    message about a wrong dtype.
+    `kinds` has the one-letter codes of NumPy, such as "iu" for integers. If `dtype` is given, a message about
+    a wrong dtype has this text instead of `expected`.
     """
     if not is_array(x):
         raise wrong_kind(function, argument, x, expected)
@@ -103,9 +104,9 @@ def check_shape(
 ) -> None:
     """Raise ValueError unless the axes of x fit the dimension names.
 
-    A first name "..." allows any number of leading axes. `sizes` has the known lengths by dimension name. A
-    dimension without a known size may have any length. Only dimensions whose names begin with T or S may have
-    length 0: a sequence can be empty, a row cannot.
+    If the first name is "...", x may have any number of leading axes. `sizes` has the known lengths by
+    dimension name. A dimension without a known size may have any length. Only dimensions whose names begin
+    with T or S may have length 0: a sequence can be empty, a row cannot.
     """
     if not _fits(x.shape, names, sizes):
         raise wrong_shape(function, argument, x, _expected_shape(names, sizes, is_empty=0 in x.shape))
@@ -147,7 +148,7 @@ def _expected_shape(names: DimensionNames, sizes: Mapping[str, int], is_empty: b
 
 
 def check_same_shape(function: str, argument: str, x: Any, shape: Any, like: str) -> None:
-    """Raise ValueError unless x has exactly this shape, which is the shape of `like`."""
+    """Raise ValueError unless x has exactly this shape. `like` names the array that has this shape."""
     if x.shape != shape:
         raise wrong_shape(function, argument, x, f"{shape} like {like}")
 
@@ -155,7 +156,7 @@ def check_same_shape(function: str, argument: str, x: Any, shape: Any, like: str
 def check_broadcast(
     function: str, argument: str, x: Any, names: DimensionNames, shape: tuple[int, ...]
 ) -> None:
-    """Raise ValueError unless x broadcasts to the shape without adding an axis to it.
+    """Raise ValueError unless x broadcasts to exactly this shape. x must not add an axis.
 
     A length of -1 in the shape is an unknown length.
     """

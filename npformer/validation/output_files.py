@@ -71,7 +71,10 @@ def check_output_folder(name: str | os.PathLike[str], files: Iterable[str] = ())
 
 
 def _check_writable(path: Path, folder: Path) -> Path:
-    """Return the path. Raise ValueError if `folder`, the path itself or a parent folder, is read-only."""
+    """Return the path.
+
+    Raise ValueError if `folder` is read-only: the path itself or a parent folder of it.
+    """
     if not os.access(folder, os.W_OK):
         raise ValueError(f"{str(path)!r} cannot be written; choose another place")
     return path

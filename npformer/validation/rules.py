@@ -1,7 +1,8 @@
 """Rules about relations between arguments, such as "the config has as many layers as the stack has blocks".
 
-A rule is written in a signature after a shape or a number. Its function returns None, or raises an error with
-the final message. The phase of a rule says when the rule is checked, and so which sizes it can use.
+In a signature, such a rule follows the shape of an array or the annotation of a number. Its function returns
+None, or raises an error with the final message. A rule can use the sizes that rules of earlier phases have
+recorded.
 
 This module has the rules that several modules can use, and the rules about trees of parameters. A rule that
 belongs to one operation or one model is in the module of that operation or model. For example, attention.py
@@ -97,13 +98,13 @@ def FLOAT_TREE(params: Any, name: str, call: Call) -> None:
 
 
 def leaf_name(tree_name: str, path: str) -> str:
-    """Return the name of a leaf for a message. A tree that is one array is a leaf with an empty path."""
+    """Return the name of a leaf for a message. If the whole tree is one array, the path is empty."""
     return f"{tree_name}.{path}" if path else tree_name
 
 
 @rule("built like params")
 def SAME_STRUCTURE(tree: Any, name: str, call: Call) -> None:
-    """Check that a tree has the NamedTuples, shapes and dtypes of `params`."""
+    """Check that a tree has the same NamedTuples, shapes and dtypes as `params`."""
     params = call.arguments["params"]
     with suppress(RecursionError):
         if has_same_structure(params, tree):
@@ -148,7 +149,8 @@ def FINITE(grads: Any, name: str, call: Call) -> None:
 
 def _has_finite_squares(gradient: Any) -> bool:
     """Return whether the square of every entry is finite."""
-    # The dot product finds NaN and infinity without a new array, but a large sum can overflow too.
+    # The dot product is fast because it makes no new array. But it can also overflow if all squares are
+    # finite. Then the second test decides.
     return math.isfinite(np.vdot(gradient, gradient)) or bool(np.isfinite(gradient * gradient).all())
 
 

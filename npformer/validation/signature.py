@@ -9,9 +9,9 @@ sequence can be empty, a row cannot. Parameters are checked field by field. A co
 the dimensions that its fields name. A cache determines the shape of the gradient.
 
 Each annotation has a `Rule` (`call`), which raises an error with a message from `checks`. A `Call` records
-the sizes of the arguments. The functions inside the package call each other without checks: a call is
-checked once, where the user calls the package. A call with the cache key of an earlier accepted call skips
-all checks except those that read the values in arrays.
+the sizes of the arguments. The functions inside the package call each other without checks, so only the call
+of the user is checked. A call with the cache key of an earlier accepted call skips all checks except those
+that read the values in arrays.
 """
 
 import functools
@@ -35,8 +35,8 @@ MAX_KEYS = 100  # the maximum number of cache keys per function
 def checked(body: F) -> F:
     """Return a function that first checks its arguments against the signature, and then calls `body`.
 
-    While `body` runs, NumPy's warnings about overflow and similar events are off. Such events lead to inf or
-    NaN in the result.
+    While `body` runs, NumPy does not warn about overflow and similar events. These events give inf or NaN in
+    the result.
 
     The traceback of a rejected call ends in ``wrapper``, one frame below the caller. With the environment
     variable NPFORMER_FULL_TRACEBACK=1, the traceback continues to the check that raised the error.
@@ -63,7 +63,7 @@ def checked(body: F) -> F:
     ValueError: dot: b has shape (4,); expected (n,) with n=3
     """
     body_without_warnings = np.errstate(all="ignore")(body)
-    signature_of_body = functools.cache(functools.partial(read_signature, body))  # not read at import
+    signature_of_body = functools.cache(functools.partial(read_signature, body))  # runs at the first call
     accepted: dict[tuple[Any, ...] | None, dict[str, int]] = {}  # the sizes of accepted calls by cache key
 
     @functools.wraps(body)
@@ -92,7 +92,7 @@ def checked(body: F) -> F:
 def to_python_integers(value: Any) -> Any:
     """Return the value with NumPy integers replaced by Python integers, also in a config.
 
-    np.int8(100) + 100 would overflow.
+    Otherwise an expression such as np.int8(100) + 100 would overflow.
     """
     if isinstance(value, np.integer):
         return int(value)
@@ -102,7 +102,10 @@ def to_python_integers(value: Any) -> Any:
 
 
 def remember(key: Any, sizes: dict[str, int], accepted: dict[Any, dict[str, int]]) -> None:
-    """Record the sizes of an accepted call under its cache key, if it has one; keep at most MAX_KEYS keys."""
+    """Record the sizes of an accepted call under its cache key. A call without a key is not recorded.
+
+    At most MAX_KEYS keys are kept.
+    """
     if key is None:
         return
     if len(accepted) >= MAX_KEYS:
@@ -118,20 +121,21 @@ def check_call(
 ) -> dict[str, int]:
     """Check the arguments of a call, and return the sizes of their dimensions.
 
-    `known_sizes` are the sizes of an accepted call with the same cache key. If they are given, only the
-    checks that read the values in arrays are run.
+    `known_sizes` are the sizes of an accepted call with the same cache key. If `known_sizes` is given, only
+    the checks that read the values in arrays are run.
     """
     call = Call(function, arguments, dict(known_sizes or {}))
     with np.errstate(all="ignore"):
         if not passes_checks(call, signature, only_of_values=known_sizes is not None):
-            # Repeat the checks in the order that gives the clearest message. One of them raises the error.
+            # A check has failed. Repeat all checks in the order that gives the clearest message. One check
+            # raises the error.
             places = array_at_fault_last(function, checked_places(signature.rules, arguments), arguments)
             call = Call(function, arguments)
             for place in places:  # pragma: no branch
                 try:
                     place.rule.check(place.value, place.path, call)
                 except KeyError:
-                    continue  # only the array at fault records the size that this check needs
+                    continue  # this check needs a size that only the array at fault records
                 except TypeError as error:
                     mention_none(error, place, function)
                     raise
@@ -159,7 +163,7 @@ def passes_checks(call: Call, signature: Signature, only_of_values: bool) -> boo
 def mention_none(error: TypeError, place: Place, function: str) -> None:
     """If an optional value has the wrong type, add to the message that None is accepted too."""
     message = str(error)
-    is_about_the_type = message.startswith(f"{function}: {place.path} is ")  # and not about the dtype
+    is_about_the_type = message.startswith(f"{function}: {place.path} is ")  # otherwise it is about the dtype
     if place.rule.is_optional and is_about_the_type:
         error.args = (message.replace("; expected ", "; expected None or ", 1),)
 
@@ -181,10 +185,10 @@ def check_value(function: str, argument: str, value: Any, annotation: Any) -> No
 def array_at_fault_last(function: str, places: list[Place], arguments: dict[str, Any]) -> list[Place]:
     """Return the places in an order in which the first error names the array at fault.
 
-    Arrays can contradict each other. Then the first error in the order of the signature may name a correct
-    array: if x has the wrong size, x passes and the later check of W fails. The array at fault is the array
-    without which all other values agree. Its places are moved to the end. If there is no such array, the
-    order does not change.
+    If two arrays contradict each other, checks in the order of the signature may blame the correct array. For
+    example, if x has the wrong size, x passes first, and then the check of W fails. The array at fault is
+    found by leaving out one array: all other values must then agree. The places of this array are moved to
+    the end. If there is no such array, the order does not change.
     """
     for path in suspects(function, places, arguments):
         its_places = [place for place in places if place.path == path]
@@ -200,7 +204,7 @@ def suspects(function: str, places: list[Place], arguments: dict[str, Any]) -> l
     """Return the paths of the arrays that may be at fault, the most suspicious one first.
 
     Only arrays up to the first error are suspects. Empty arrays come first, then arrays with leading axes.
-    Otherwise a later array comes before an earlier one.
+    Within each group, later arguments come first.
     """
     n_passed = count_passed(function, places, arguments)
     checked = places[: n_passed + 1]
@@ -218,8 +222,7 @@ def suspects(function: str, places: list[Place], arguments: dict[str, Any]) -> l
 def count_passed(function: str, places: list[Place], arguments: dict[str, Any]) -> int:
     """Return how many places pass their checks before the first error.
 
-    A check that needs an unknown size counts as passed, because perhaps only the array at fault records this
-    size.
+    A check that needs an unknown size counts as passed: perhaps only the array at fault records this size.
     """
     call = Call(function, arguments)
     for n_passed, (path, rule, value) in enumerate(places):
@@ -227,6 +230,6 @@ def count_passed(function: str, places: list[Place], arguments: dict[str, Any]) 
             rule.check(value, path, call)
         except KeyError:
             continue
-        except Exception:  # wrong values can make the check of a relation fail with any exception
+        except Exception:  # a check of a relation may raise any exception for wrong values
             return n_passed
     return len(places)

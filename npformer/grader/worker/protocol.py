@@ -22,7 +22,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 MAX_BYTES = 2**25
-MAX_ITEMS = 500_000  # brackets and commas; an empty list needs 30 times the memory of its text "[]"
+# The largest number of brackets and commas. An empty list needs 30 times the memory of its text "[]".
+MAX_ITEMS = 500_000
 MAX_AXES = 12  # the largest number of axes; the checker tries every combination of axes
 NUMERIC_DTYPE = re.compile(r"[<>|=][biufc]\d\d?")
 CHUNK_BYTES = 2**20  # the largest number of bytes in one read
@@ -36,7 +37,7 @@ class Forged(ValueError):
 
 
 class Opaque:
-    """Replaces a value that is not a number, text or array, because only the name of its type is sent.
+    """Stands for a value that is not a number, text or array. Only the name of its type is sent.
 
     >>> Opaque("Graph")
     <a Graph>
@@ -74,7 +75,7 @@ class Channel:
 
     `deadline` is a time on the clock `time.monotonic`. TimeoutError is raised if the whole frame is not sent
     or received before the deadline. Single bytes from the other side do not extend the deadline. Without a
-    deadline, the channel waits.
+    deadline, the channel waits without limit.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -196,7 +197,10 @@ def _encode_array(value: Any) -> Any:
 
 
 def _decode(decoders: dict[str, Callable[[Any], Any]], entries: dict[str, Any]) -> Any:
-    """Decode a JSON object. If the first key is in `decoders`, call this decoder; otherwise return a dict."""
+    """Decode a JSON object.
+
+    If the first key is in `decoders`, call the decoder of this key. Otherwise return a dict.
+    """
     keys = list(entries)
     if keys and keys[0] in decoders:
         return decoders[keys[0]](entries[keys[0]])
@@ -206,8 +210,8 @@ def _decode(decoders: dict[str, Callable[[Any], Any]], entries: dict[str, Any]) 
 def _decode_array(parts: Any) -> Any:
     """Decode an array, which is writeable. NumPy rejects a shape that does not fit the number of bytes."""
     dtype, shape, data = parts
-    # An axis of length 0 counts as 1. Otherwise an array of shape (0, 2**31) would be accepted as empty, but
-    # its sum over axis 0 has 2**31 entries.
+    # An axis of length 0 counts as 1. Otherwise an array of shape (0, 2**31) would be accepted as empty. But
+    # its sum over axis 0 has 2**31 entries, which need too much memory.
     entry_count = math.prod(int(n) or 1 for n in shape)
     if not NUMERIC_DTYPE.fullmatch(dtype) or len(shape) > MAX_AXES or entry_count > MAX_BYTES:
         raise Forged("an array of no numbers, or of too many axes or entries")

@@ -9,7 +9,7 @@ also uses namespaces and drops privileges, through libc. A submission then runs:
   files or change any file;
 - as a user without files or other processes, if the grader runs as root.
 
-The function `works` finds out which of these protections the system offers.
+The function `works` tests whether the system offers a protection.
 """
 
 import ctypes
@@ -70,7 +70,7 @@ def works(*steps: Callable[[], object]) -> bool:
             for step in steps:
                 step()
             os._exit(0)
-        finally:  # This is reached only after an error in a step.
+        finally:  # reached only if a step has raised an error
             os._exit(1)
     return os.waitpid(pid, 0)[1] == 0
 
@@ -145,7 +145,7 @@ def bind_mounts(root: str, needed: Sequence[str]) -> None:
 
 
 def _get_mount_order(path: str) -> tuple[bool, str]:
-    """Return a sorting key. Links come last, and a directory comes before its contents."""
+    """Return the key for sorting the mounts: links come last, and a directory comes before its contents."""
     is_link_on_the_way = path != os.path.realpath(path)
     return is_link_on_the_way, path
 
@@ -245,7 +245,7 @@ def kill_descendants(child: int) -> None:
             for pid in children:
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
-            os.waitpid(-1, 0)  # Children of the ended process become children of this process.
+            os.waitpid(-1, 0)  # The children of the ended process become children of this process.
         os.waitpid(child, 0)  # needed on a system that does not list children
 
 

@@ -41,7 +41,8 @@ FIRST_USER = 2**30  # the first user number for workers; the system's own users 
 POLL_MILLISECONDS = 20  # the time between two checks whether the worker has ended
 MESSAGE_LENGTH = 150  # the largest length of an error message
 MAX_REQUEST_BYTES = 2**16
-STUB_INSTRUCTIONS = ("LOAD", "RETURN_CONST")  # beginnings of the names of instructions that load a constant
+# Bytecode instructions that load a constant have names with one of these beginnings.
+STUB_INSTRUCTIONS = ("LOAD", "RETURN_CONST")
 
 
 # --- one submission -------------------------------------------------------------------------------
@@ -54,7 +55,7 @@ def serve_submission(channel: Channel) -> None:
     request = unpack(channel.receive())
     sys.argv = [str(request["name"])]
     student_module = run_submission(sys.argv[0], request["data"].tobytes())
-    is_copy = getpid() != own_pid  # After `os.fork` in the file, only one process may answer.
+    is_copy = getpid() != own_pid  # The file may call `os.fork`, but only one process may answer.
     if is_copy:
         exit_process(0)
     functions: Functions = []
@@ -74,13 +75,13 @@ def serve_submission(channel: Channel) -> None:
 
 
 def prepare_answer(answer: Any) -> Any:
-    """Return the value that is sent for an answer: the answer, None for a stub, or the name of its type."""
+    """Return what is sent for an answer: its value, None for a stub, or the name of its type."""
     try:
         if callable(answer):
             return None if _is_stub(answer) else answer
         pack(answer)
         return answer
-    except BaseException:  # The student may have written methods of the answer.
+    except BaseException:  # The answer may have methods that the student wrote and that raise any error.
         return Opaque(type(answer).__name__)
 
 
@@ -162,7 +163,10 @@ class _FakeNpformer(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=True)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Make every name in the module a function. It returns True in the checker, and fails elsewhere."""
+        """Make every name in the module a function.
+
+        This function returns True in the checker, and raises an error elsewhere.
+        """
 
         def make_function(name: str) -> Any:
             def function(*arguments: Any, **options: Any) -> bool:
@@ -231,10 +235,10 @@ def serve() -> None:  # pragma: no cover
         if not data:
             os._exit(0)
         request = json.loads(data)
-        for module in request["imports"]:  # Imports in the server serve all later submissions.
+        for module in request["imports"]:  # The server imports a slow module once for all later submissions.
             with suppress(Exception):
                 import_module(module)
-        server.sendall(b".")  # After this byte, the time counts for the student.
+        server.sendall(b".")  # From this byte on, the time counts against the student's limit.
         watchdog = os.fork()
         if watchdog == 0:
             server.close()
@@ -255,11 +259,11 @@ def find_protections(mounts: list[Any]) -> Protections:  # pragma: no cover
     steps.append(partial(open, os.__file__))  # checks that the new user can read Python
     has_own_users = is_root and sandbox.works(*steps)
     processes = sandbox.MAX_PROCESSES
-    if not has_own_users:  # The kernel also counts the user's existing processes.
+    if not has_own_users:  # The limit also counts the processes that the user already has.
         processes += sandbox.count_threads()
     missing = [] if has_sandbox else ["network", "files"]
     is_root_in_worker = is_root and not has_own_users and not has_sandbox
-    if is_root_in_worker:  # The kernel does not limit root's processes.
+    if is_root_in_worker:  # The kernel does not limit the number of root's processes.
         missing.append("processes")
     return Protections(has_sandbox, has_own_users, processes, missing)
 

@@ -1,7 +1,8 @@
 """Run a submission, which is a .py file or a notebook and defines the answers as top-level names.
 
 The answer to the exercise "pe.table" is the value or function with the top-level name `pe_table`, or the
-entry "pe.table" of a dict `answers`. The text `student` chooses the numbers of one student.
+entry "pe.table" of a dict `answers`. The variable `student` is a text that determines which numbers this
+student gets.
 """
 
 import json
@@ -61,13 +62,13 @@ def run_submission(name: str, data: bytes) -> StudentModule:
 
 
 def _read_answers(names: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of the dict `answers`. No methods are called that the student may have written."""
+    """Return a copy of the dict `answers`, without calling any method that the student may have written."""
     answers = names.get("answers")
     return dict.copy(answers) if isinstance(answers, dict) else {}
 
 
 def _read_student(names: dict[str, Any]) -> str:
-    """Return the text `student`. No methods are called that the student may have written."""
+    """Return the text `student`, without calling any method that the student may have written."""
     student = names.get("student")
     return str.__str__(student) if isinstance(student, str) else ""
 
@@ -96,7 +97,7 @@ def format_message(error: BaseException) -> str:
     """Return the message of an error in one line, or "" if the error's `__str__` fails."""
     try:
         return " ".join(str(error).split())
-    except BaseException:  # The student may have written `__str__`.
+    except BaseException:  # A `__str__` that the student wrote may raise any error.
         return ""
 
 
