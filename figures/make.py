@@ -266,8 +266,8 @@ def half_backward(
 
 
 def order_and_accuracy() -> Figure:
-    """While a model trains on sentences in which only order decides, its share of right answers stays on
-    one half without positions and climbs to all of them with sinusoids"""
+    """While a model trains on sentences in which only order decides, its accuracy stays at one half
+    without positions and climbs to 100 percent with sinusoids"""
     lines = trained("with and without positions")
     return plots.accuracy(trained("steps"), {"": lines}, x_label="training steps")
 
@@ -280,7 +280,7 @@ def learned_or_sinusoidal() -> Figure:
 
 
 def longer_sentences() -> Figure:
-    """Right answers on sentences longer than any in training: when every word sees all, all kinds of
+    """Accuracy on sentences longer than any in training: when every word sees all, all kinds of
     positions but ALiBi fall towards one half or below it; behind a causal mask most stay near the top"""
     return plots.accuracy(
         trained("words"), trained("longer than in training"), x_label="words", trained=(3, 8)

@@ -285,7 +285,7 @@ SAID = {  # a part of the alt text
     "binary_counter": "first: 000, 100, 010, 110, 001, 101, 011, 111; a step in the waves beside them is 1",
     "attention_heads": "before: 3 tokens look at 3; [CLS] at [CLS] 1, dogs at [CLS] 0.96, [SEP] at dogs 0.95",
     "gradient_by_depth": "post-norm 1 at block 0, 1e-01 at block 1, zero from the next block on; pre-norm",
-    "accuracy": "right answers in percent: free: sinusoidal from 90 at 3 to 30 at 16, lowest 30",
+    "accuracy": "accuracy in percent: free: sinusoidal from 90 at 3 to 30 at 16, lowest 30",
     "cross_attention": "4 looks at forty with 0.97; <stop> looks at two with 0.7",
     "confidence": "smoothed: 0.777 on average; half from 0.775 to 0.903",
     "themes": "inside money 0.5 on average; inside music 0 on average; between different themes −0.05",

@@ -49,7 +49,8 @@ def block_diagram(*norms: str) -> "Figure":
         _draw_parts(axes, PARTS[norm])
         axes.set_title(f"{norm}-norm", loc="left")
     texts = " ".join(f"{norm}-norm: {' '.join(PARTS[norm])}." for norm in norms)
-    return describe(figure, f"{texts} In a row 2 residuals lead above, from • to the next +.")
+    lines = "In each row, 2 residual connections lead above the parts from • to the next +."
+    return describe(figure, f"{texts} {lines}")
 
 
 def _draw_parts(axes: "Axes", parts: Sequence[str]) -> None:

@@ -157,7 +157,7 @@ def accuracy(
     Examples
     --------
     >>> accuracy([0, 1], {"": {"sinusoidal": np.ones((3, 2))}}, x_label="step").axes[0].get_ylabel()
-    'right answers (%)'
+    'accuracy (%)'
     """
     width = 10 if len(panels) == 1 else 13
     figure, axes_and_lines = make_panels(panels, width, 3.8, sharey=True)
@@ -171,7 +171,7 @@ def accuracy(
             _shade_trained(axes, x, trained)
     lowest_run = min(np.min(runs) for lines in panels.values() for runs in lines.values())
     lowest = min(chance, lowest_run)
-    figure.axes[0].set(ylabel="right answers (%)", ylim=(100 * lowest - 8, 104))
+    figure.axes[0].set(ylabel="accuracy (%)", ylim=(100 * lowest - 8, 104))
     axes.text(1.01, 100 * chance, "coin", transform=axes.get_yaxis_transform(), va="center")
     legend_outside(figure)
 
@@ -180,7 +180,7 @@ def accuracy(
         return lines_in_words(np.asarray(x), means)
 
     text = panels_in_words(panels, describe_panel)
-    return describe(figure, sentence("right answers in percent", text))
+    return describe(figure, sentence("accuracy in percent", text))
 
 
 def _draw_runs(axes: "Axes", x: Sequence[int], percent: Array, scheme: str) -> None:
