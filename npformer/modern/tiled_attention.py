@@ -91,9 +91,9 @@ def tiled_attention_backward(
 ) -> tuple[Float[Array, "... T_q d_k"], Float[Array, "... T_k d_k"], Float[Array, "... T_k d_v"]]:
     """Apply the equations of ``attention_backward`` to each tile, with w = exp(scores - largest) / total.
 
-    Dao et al., "FlashAttention", 2022, algorithm 4. The weights w are recomputed. No tile contains a
-    whole row, so Σ dy y replaces the sum Σ dw w over a row. dy is divided by total once, and the weights are
-    not. The gradients are the same, because they are linear in dy.
+    Dao et al., "FlashAttention", 2022, algorithm 4. The weights w are recomputed. A tile may contain
+    only a part of a row, so Σ dy y replaces the sum Σ dw w over a row. dy is divided by total once, and the
+    weights are not. The gradients are the same, because they are linear in dy.
 
     Parameters
     ----------
@@ -119,9 +119,7 @@ def tiled_attention_backward(
     scaled_q, dy = xp.ascontiguousarray(q * scale), xp.ascontiguousarray(dy / total)
     dq, dk, dv = xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)
     sum_dw_w = (dy * y).sum(axis=-1, keepdims=True)  # Σ dw w = Σ dy y: (..., T_q, 1)
-    for rows in _slices(
-        q.shape[-2], 2 * tile
-    ):  # the same tiles as in the forward pass, so the scores are identical
+    for rows in _slices(q.shape[-2], 2 * tile):  # the forward pass's tiles give identical scores
         for columns in _slices(k.shape[-2], tile):
             w = _tile_of_scores(scaled_q, k, rows, columns, causal)  # w = scores: (..., 2 tile, tile)
             if w is None:
