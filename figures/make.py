@@ -56,12 +56,14 @@ DRAWN_WITH = "drawn_with.txt"
 
 
 def clock_hands() -> Figure:
-    """Nine clocks at positions 0, 3 and 15: the fast hand goes round and round, the slow one hardly moves"""
+    """Nine clocks at positions 0, 3 and 15: the fast hand turns many times, and the slow hand hardly
+    moves"""
     return plots.clock_hands([0, 3, 15], angular_frequencies(8))
 
 
 def frequency_bands() -> Figure:
-    """Four bands, a sine and a cosine in each: a turn takes 6.3 positions in the first, 198.7 in the last"""
+    """Four bands, each with a sine and a cosine: one turn takes 6.3 positions in the first band and 198.7
+    in the last"""
     return plots.frequency_bands(angular_frequencies(16))
 
 
@@ -76,13 +78,14 @@ def worked_table() -> Figure:
 
 
 def wavelengths_by_base() -> Figure:
-    """The positions a turn grow by one factor from pair to pair, to 47,117 at base 10000 and 5,063 at 1000"""
+    """The positions per turn grow by the same factor from pair to pair: up to 47,117 for base 10000 and
+    up to 5,063 for base 1000"""
     longest = {"base 10000 (the paper)": wavelengths(64), "base 1000": wavelengths(64, base=1000.0)}
     return plots.wavelength_curves(longest, title="d_model = 64")
 
 
 def one_step() -> Figure:
-    """A matrix with blocks of two by two on its diagonal, each a turn, and zeros everywhere else"""
+    """A matrix with two-by-two blocks on its diagonal and zeros everywhere else; each block is a rotation"""
     return plots.matrix(
         shift_matrix(1, 6),
         decimals=2,
@@ -93,32 +96,34 @@ def one_step() -> Figure:
 
 
 def heat_map() -> Figure:
-    """The position table in colours: left columns change at every position, right ones hardly at all"""
+    """The position table as colours: left columns change at every position, and right columns hardly
+    change"""
     return plots.heat_map(positional_encoding(100, 64), title="100 positions, d_model = 64")
 
 
 def position_similarity() -> Figure:
-    """A dark diagonal, paler stripes along it: how alike two positions are depends on their distance"""
+    """A dark diagonal with paler stripes parallel to it: the similarity of two positions depends on their
+    distance"""
     return plots.position_similarity(positional_encoding(100, 64), title="PE[p] · PE[q], d_model = 64")
 
 
 def binary_counter() -> Figure:
-    """Left, 0 to 15 in four bits, each half as fast as the one before; right, four pairs of waves, which slow
-    down in the same way"""
+    """Left: the numbers 0 to 15 in four bits, where each bit changes half as often as the bit before it.
+    Right: four pairs of waves, which become slower in the same way."""
     bits = (np.arange(16)[:, None] >> np.arange(4)) & 1
     return plots.binary_counter(bits, positional_encoding(16, 8, base=16.0), base=16)
 
 
 def lanes() -> Figure:
-    """Three lanes: meaning plus order tag goes through the same box, FFN; no arrow leads to another lane,
-    since attention is left out"""
+    """Three lanes: in each lane, meaning plus order tag goes through the same box, FFN. No arrow leads to
+    a different lane, because the figure leaves out attention."""
     meaning, position = words(), positional_encoding(3, 4)
     output, _ = ffn_forward(meaning + position, EXAMPLE.block.ffn)
     return plots.lanes(meaning, position, output, EXAMPLE.tokens)
 
 
 def hourglass() -> Figure:
-    """A row of 8 squares widens to 32, of which ReLU leaves 13 empty, and narrows to 8 again"""
+    """A row of 8 squares becomes a row of 32, of which ReLU leaves 13 empty, and then a row of 8 again"""
     rng = np.random.default_rng(0)
     x = rng.normal(size=8)
     y, cache = ffn_forward(x, init_ffn(8, 32, rng))
@@ -126,7 +131,8 @@ def hourglass() -> Figure:
 
 
 def activations() -> Figure:
-    """ReLU is 0, then the diagonal; GELU is a rounded one that dips to −0.17, and its slope has no jump"""
+    """ReLU is 0 for negative z and z for positive z. GELU is a smooth version of ReLU with a minimum of
+    −0.17, and its slope has no jump."""
     z = np.linspace(-4, 4, 401)
     (relu, relu_cache), (gelu, gelu_cache) = relu_forward(z), gelu_forward(z)
     one = np.ones_like(z)
@@ -135,8 +141,8 @@ def activations() -> Figure:
 
 
 def attention_and_order() -> Figure:
-    """Four tables of weights, a row for each word that looks: without positions "dog bites man" and
-    "man bites dog" give the same table, with positions they do not"""
+    """Four tables of weights with one row per query. Without positions, "dog bites man" and "man bites
+    dog" give the same table; with positions, their tables differ."""
     panels = {}
     for positions, scale in (("no positions", 0.0), ("with positions", 1.0)):
         for order in ([0, 1, 2], [2, 1, 0]):
@@ -150,7 +156,8 @@ def attention_and_order() -> Figure:
 
 
 def encoder_block() -> Figure:
-    """Two rows of four tables: x, attention, their sum, its norm h; then h, FFN, their sum, its norm y"""
+    """Two rows of four tables. First row: x, attention, their sum, and h, the norm of the sum. Second
+    row: h, FFN, their sum, and y, the norm of the sum."""
     x, a, h, f, y = block_steps()
     attention = [("x", x), ("a = attention(x)", a), ("x + a", x + a), ("h = norm(x + a)", h)]
     ffn = [("h", h), ("f = FFN(h)", f), ("h + f", h + f), ("y = norm(h + f)", y)]
@@ -158,7 +165,8 @@ def encoder_block() -> Figure:
 
 
 def encoder_block_pre_norm() -> Figure:
-    """Two rows of four tables: x, its norm, attention, the sum h; then h, its norm, FFN, the sum y"""
+    """Two rows of four tables. First row: x, its norm, attention, and the sum h. Second row: h, its norm,
+    FFN, and the sum y."""
     x, block = words() + positional_encoding(3, 4), EXAMPLE.block
     u, _ = layer_norm_forward(x, block.norm_1)
     a, _ = multi_head_attention_forward(u, u, u, block.attention, n_heads=2)
@@ -171,8 +179,9 @@ def encoder_block_pre_norm() -> Figure:
 
 
 def gradient_by_depth() -> Figure:
-    """With a norm the gradient of x keeps its size over 24 blocks, without one it grows or dies; without
-    residuals the gradient of W_Q is gone after four blocks, and without a norm after fourteen"""
+    """With a norm, the gradient of x keeps its size over 24 blocks; without a norm, it grows or vanishes.
+    The gradient of W_Q is zero after four blocks without residuals, and after fourteen blocks with
+    residuals but without a norm."""
     panels = {}
     for row, of in enumerate(("x", "W_Q")):
         for residuals in (True, False):
@@ -182,8 +191,9 @@ def gradient_by_depth() -> Figure:
 
 
 def banner() -> Figure:
-    """Left: the position table as a heat map, fast columns on the left, slow ones on the right. Right: one
-    position as seven clock hands, from fast to slow, and below it an encoder block as a row of steps."""
+    """Left: the position table as a heat map, with fast columns on the left and slow columns on the
+    right. Right: one position as seven clock hands, from fast to slow, and below them an encoder block as
+    a row of steps."""
     x, a, h, f, y = block_steps()
     first = [("input", x), ("attention", a), ("add", x + a), ("norm", h)]
     second = [("FFN", f), ("add", h + f), ("norm", y)]
@@ -266,29 +276,31 @@ def half_backward(
 
 
 def order_and_accuracy() -> Figure:
-    """While a model trains on sentences in which only order decides, its accuracy stays at one half
-    without positions and climbs to 100 percent with sinusoids"""
+    """The accuracy of a model during training on sentences whose label depends only on word order: it
+    stays at 50 % without positions and rises to 100 % with sinusoids"""
     lines = trained("with and without positions")
     return plots.accuracy(trained("steps"), {"": lines}, x_label="training steps")
 
 
 def learned_or_sinusoidal() -> Figure:
-    """Two bands of five trainings each, sinusoidal and learned positions: they overlap all the way up"""
+    """Two bands of accuracy, each from five training runs, for sinusoidal and for learned positions: the
+    bands overlap during the whole training"""
     early = slice(0, 11)  # the first 200 steps, in which the accuracy changes
     lines = {name: [run[early] for run in runs] for name, runs in trained("five seeds").items()}
     return plots.accuracy(trained("steps")[early], {"five seeds each": lines}, x_label="training steps")
 
 
 def longer_sentences() -> Figure:
-    """Accuracy on sentences longer than any in training: when every word sees all, all kinds of
-    positions but ALiBi fall towards one half or below it; behind a causal mask most stay near the top"""
+    """Accuracy on sentences that are longer than in training. If every word sees all words, all position
+    schemes except ALiBi fall towards 50 % or below. With a causal mask, most stay near 100 %."""
     return plots.accuracy(
         trained("words"), trained("longer than in training"), x_label="words", trained=(3, 8)
     )
 
 
 def cross_attention() -> Figure:
-    """Which word made which digit: each digit that the translator writes looks at the word it comes from"""
+    """The words that each digit comes from: each digit that the decoder writes attends to the
+    corresponding word"""
     found = trained("cross-attention")
     return plots.cross_attention(np.array(found["weights"]), found["words"], found["written"])
 
@@ -299,8 +311,9 @@ def trained(name: str) -> Any:
 
 
 def growth() -> Figure:
-    """Time of one forward and backward, measured and predicted from the multiplications: ever steeper with
-    the positions, flat and then steeper with the hidden units, straight with the blocks; measured is above"""
+    """The time of one forward and backward pass, measured and predicted from the multiplications. Over
+    the positions it rises ever more steeply, over the hidden units it is first flat and then steeper, and
+    over the blocks it is a straight line. The measured times are above the predicted ones."""
     data = json.loads((FOLDER / "data" / "growth.json").read_text(encoding="utf-8"))
     names = {"n": "positions n", "d_ff": "hidden units d_ff", "n_layers": "blocks"}
     panels = {}

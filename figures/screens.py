@@ -58,8 +58,8 @@ check("pe.table", pe_table, level=3)"""
 
 
 def one_page(page: Any, scratch: Path) -> None:
-    """Layer norm and attention on the one page: forward on the left, on the right each gradient beside the
-    line that it undoes"""
+    """Layer norm and attention on the one page: the forward pass is on the left, and each gradient is on
+    the right, next to the line that it undoes"""
     page.goto((SITE / "_static" / "one_page.html").as_uri())
     page.set_viewport_size({"width": 1400, "height": 728})
     pair = page.locator("section.pair", has_text="def layer_norm")
@@ -67,8 +67,8 @@ def one_page(page: Any, scratch: Path) -> None:
 
 
 def player(page: Any, scratch: Path) -> None:
-    """The player in the middle of an encoder block: the conveyor, a feed-forward network's hidden units
-    and the arithmetic of one"""
+    """The player in the middle of an encoder block: the conveyor, the hidden units of a feed-forward
+    network, and the arithmetic of one hidden unit"""
     page.goto(play(at="ffn.z").save(scratch / "player.html").as_uri())
     page.click("body", position={"x": 5, "y": 5})
     for _ in range(5):
@@ -76,16 +76,16 @@ def player(page: Any, scratch: Path) -> None:
 
 
 def lesson(page: Any, scratch: Path) -> None:
-    """A lesson: a question to guess, the cell that answers it, its picture of clock hands, the answer
-    folded"""
+    """A lesson: a prediction question, the cell that answers it, the picture of clock hands from this
+    cell, and the hidden answer"""
     page.goto((SITE / "lessons" / "01_positional_encoding.html").as_uri())
     page.add_style_tag(content=BARE)
     page.evaluate(TO_CLOCKS)
 
 
 def card(page: Any, scratch: Path) -> None:
-    """A function for the position table with a base of 1000, and the checker's card: what is right about it,
-    what was seen, a question"""
+    """A function for the position table with a base of 1000, and the feedback card of the checker: what
+    is correct, what was observed, and a question"""
     names: dict[str, Any] = {"np": np, "check": lambda *given, **more: None}
     exec(CODE, names)
     said = check("pe.table", names["pe_table"], level=3)._repr_html_().replace("float:right", "display:none")
@@ -93,7 +93,7 @@ def card(page: Any, scratch: Path) -> None:
 
 
 def worksheet(page: Any, scratch: Path) -> None:
-    """The first page of a pencil worksheet: a student's own numbers, and boxes to fill in"""
+    """The first page of a pencil worksheet: it has a student's own numbers and boxes to fill in"""
     page.goto(save_worksheet("Ada", scratch / "sheet.html").as_uri())
 
 

@@ -31,7 +31,7 @@ default_rng = np.random.default_rng
 
 
 def claims(number, shift=0, before="", after=""):
-    """Run a lesson with `shift` added to each seed and `after` instead of `before`; return the claims."""
+    """Add `shift` to a lesson's seeds, replace `before` by `after`, run the lesson and return its claims."""
     (path,) = (Path(__file__).parent.parent / "notebooks").glob(f"{number}_*.ipynb")
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]

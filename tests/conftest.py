@@ -16,8 +16,8 @@ from small_models import PACKAGES
 from npformer import save
 from npformer.backend import _why_no_cupy
 
-# nbformat imports rfc3987_syntax to check URIs. None blocks this import, which takes a second and is not
-# needed.
+# nbformat imports the module rfc3987_syntax to check URIs. This takes a second and is not needed. The value
+# None blocks the import.
 sys.modules.setdefault("rfc3987_syntax", None)
 
 # pytest must not import the scripts in data/, because they need libraries that the tests do not need.

@@ -15,7 +15,7 @@ import npformer as npf
 
 
 def edges(operation, *rows, **options):
-    """Return a test: the operation with these options gives exactly the values of each row."""
+    """Return a test that the operation with these options gives exactly the values of each row."""
     descriptions = [row[0] for row in rows]
 
     @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])

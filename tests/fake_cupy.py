@@ -24,7 +24,8 @@ import numpy as np
 
 from npformer.backend import _why_no_cupy
 
-# With a working GPU, kernels would run on arrays without memory. There, test_gpu.py tests CuPy itself.
+# The real CuPy, or None on a machine with a working GPU. There, kernels would run on arrays without memory,
+# and test_gpu.py tests CuPy itself.
 REAL: Any = sys.modules.get("cupy") if _why_no_cupy() else None
 FAKE = sys.modules[__name__]
 WITHOUT_WAITING = ("_forward", "_backward", "_update")  # suffixes of functions that must not wait
@@ -107,7 +108,7 @@ def _call(owner, name, of_numpy, *args, **kwargs):
 
 
 def _unwritten(shape, dtype=float):
-    """Return an array of NaN, or of 99 for integers, so that reading uninitialised memory is visible."""
+    """Return an array of NaN, or of 99 for integers, so that tests notice a read of uninitialised memory."""
     return np.full(shape, np.nan if np.dtype(dtype).kind in "fc" else 99, dtype)
 
 

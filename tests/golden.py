@@ -26,12 +26,12 @@ HOW_TO_ADD_CASE = (
     "add one to tests/data/make_golden.py and run it "
     "(uv run --with torch==2.13 python tests/data/make_golden.py)"
 )
-# By operation of a golden case: the npformer function, where its name differs.
+# The npformer function of each operation in the golden files that has a different name.
 FORWARDS = {"grouped_attention": "multi_head_attention"}
 
 
 def agrees_with_pytorch(*operations):
-    """Return a parametrized test: each case of these operations gives PyTorch's output and gradients."""
+    """Return a test that each case of these operations gives PyTorch's output and gradients."""
     for operation in operations:
         has_case = any(case["operation"] == operation for case in CASES.values())
         assert has_case, f"no golden case of {operation}: {HOW_TO_ADD_CASE}"

@@ -1,4 +1,4 @@
-"""Change a module in small ways with cosmic-ray, and list the changes that its tests do not detect.
+"""Change a module in small ways with cosmic-ray, and list the changes that tests do not detect.
 
     uv run --with cosmic-ray python tests/mutation.py attention tests/test_attention.py
     uv run --with cosmic-ray python tests/mutation.py validation.rules tests/test_bad_input.py --sample 100

@@ -10,7 +10,8 @@ every mark is replaced. Each command prints the files that it writes and what to
 No command overwrites a file.
 
 `exercises` writes the cells of notebooks/exercises.ipynb, the number of exercises in README.md and the table
-of tests/data/confusion.md. It prints what it has written, and names the exercises that still lack codings.
+of tests/data/confusion.md. It prints what it has written, and names the exercises that still
+need example answers.
 """
 
 import argparse
@@ -34,7 +35,7 @@ from npformer.exercises.task import Choice, Code, Numbers, Truth  # noqa: E402
 
 NOTEBOOK = ROOT / "notebooks" / "exercises.ipynb"
 README = ROOT / "README.md"
-# The smallest allowed numbers of codings for an exercise that asks for a function.
+# An exercise that asks for a function needs at least so many example answers (codings).
 LEAST_CORRECT = 2
 LEAST_WRONG = 5
 
@@ -134,7 +135,7 @@ def index_for(task, tasks, cells):
 
 
 def numbered(cells):
-    """Return the cells with ids and execution counts in order."""
+    """Number the cells: each cell gets an id, and each code cell gets an execution count."""
     count = 0
     made = []
     for number, cell in enumerate(cells, start=1):
@@ -148,7 +149,7 @@ def numbered(cells):
 
 
 def with_count(output, count):
-    """Return an output, with the execution count if it is the result of a cell."""
+    """Return an output. The result of a cell also gets the execution count of the cell."""
     if output["output_type"] == "execute_result":
         output = {**output, "execution_count": count}
     return dict(sorted(output.items()))
@@ -165,7 +166,7 @@ def readme_text():
 
 
 def lacking():
-    """Yield a line for each exercise that has too few codings."""
+    """Yield a line for each exercise that has too few example answers (codings)."""
     for task in CODE:
         labels = [coding.label for coding in list_codings() if coding.exercise == task.id]
         wrong = sum(label in ("wrong", "unseen") for label in labels)

@@ -34,7 +34,7 @@ SETTINGS = {
     "rng",
     "tolerance",
     "directions",
-}  # these keywords are arguments of gradcheck, all others of `forward`
+}  # these keywords are for gradcheck; all other keywords are for `forward`
 
 
 class Bug(NamedTuple):

@@ -1,4 +1,4 @@
-"""Tests of `npformer.arrays`: recognizing the types of entries in arrays of other libraries."""
+"""Tests of `npformer.arrays`, which finds the type of the entries in arrays of other libraries."""
 
 from types import SimpleNamespace
 

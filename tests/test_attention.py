@@ -79,7 +79,7 @@ def test_multi_head_attention_equals_single_heads(n_kv_heads, biases):
 
 
 def test_multi_head_attention_adds_bias_and_applies_mask():
-    """Only the bias has a head axis. The cached scores include the bias, but not the mask."""
+    """The bias has a head axis, but the mask has none. The cached scores include only the bias."""
     x, mask, bias = array(2, 4, 8), PADDING & npf.causal_mask(4), array(4, 4, 4, seed=1)
     run = partial(npf.multi_head_attention_forward, x, x, x, params_of(), n_heads=4)
     assert ((run(mask=mask)[1].weights > 0) == mask[:, None]).all()  # (B, h, T, T)
@@ -126,7 +126,7 @@ test_golden_values = agrees_with_pytorch("attention", "multi_head_attention", "g
 
 
 def test_attention_backward_of_large_batch_equals_single_items():
-    """If there are more than LARGE weights, the backward pass goes head by head, otherwise all at once."""
+    """With more than LARGE weights, the backward pass computes one head at a time instead of all at once."""
     (q, k, v), mask = some_qkv((3,), T_q=300, T_k=310), npf.causal_mask(300, 310)
     dy = array(3, 300, 6, seed=3)
     assert 3 * 300 * 310 > LARGE > 300 * 310

@@ -61,7 +61,7 @@ def test_to_backend_reports_missing_cupy(monkeypatch):
 
 
 def test_to_numpy_converts_only_arrays(monkeypatch):
-    """A queue has a method `get` like CuPy's arrays, and calling this method would wait forever."""
+    """A queue has a method `get`, as CuPy's arrays do. A call of the queue's method would wait forever."""
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     empty_queue = queue.Queue()
     tree = (empty_queue, "a word", 3)

@@ -227,7 +227,7 @@ def is_within_bounds(place, value):
 
 
 def has_allowed_shape(place, array):
-    """Return whether the other arrays can have lengths with which this shape is allowed."""
+    """Return whether the shape would be allowed if the other arrays had suitable lengths."""
     if place.function in BACKWARD:  # the cache determines the shape completely
         return array.shape == place.value.shape
     if place.kind in BROADCASTING:
@@ -388,7 +388,7 @@ def is_unchecked(place):
 
 @pytest.mark.parametrize("function", CHECKED)
 def test_checked_function_rejects_odd_values(function):
-    call(function, CALLS[function]())  # so that `checked` caches a valid call, which must not hide errors
+    call(function, CALLS[function]())  # `checked` caches this valid call; the cache must not hide errors
     problems = {}
     for number, place in enumerate(PLACES):
         if place.function != function:
@@ -463,7 +463,7 @@ def with_(**fields):
     return Change(lambda value: value | fields if isinstance(value, dict) else value._replace(**fields))
 
 
-RELATIONS = [  # function, place of the wrong value ("" for several), the value, error, its message
+RELATIONS = [  # function, place of the wrong value ("" for several places), value, type of the error, message
     # complete messages
     ("ffn_forward", "x", np.ones((3, 6, 7)), V,
      "x has shape (3, 6, 7); expected (..., d_model) with d_model=8"),
@@ -618,7 +618,7 @@ def id_of_relation(row):
     [pytest.param(*row, id=id_of_relation(row)) for row in RELATIONS if row[0] in CALLS],
 )
 def test_wrong_relation_has_its_message(function, place, value, error_type, message, folder):
-    call(function, CALLS[function]())  # so that `checked` caches a valid call, which must not hide errors
+    call(function, CALLS[function]())  # `checked` caches this valid call; the cache must not hide errors
     change = value.f if isinstance(value, Change) else lambda _: value
     error = rejection(function, replaced(CALLS[function](), place, change))
     assert type(error) is error_type
@@ -651,7 +651,7 @@ UNCHECKED_FUNCTIONS = sorted(set(CALLS) - set(CHECKED) - ACCEPT_ANYTHING - TESTE
 
 
 def is_called_by_function(place, value):
-    """Return whether npformer would call this value, so that errors come from the value itself."""
+    """Return whether npformer would call this value. Then an error comes from the value itself."""
     return place in ("f", "forward", "backward") and callable(value)
 
 

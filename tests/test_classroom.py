@@ -150,7 +150,7 @@ def test_lesson_does_not_reveal_numbers_too_early(path):
 
 @per_lesson
 def test_lesson_has_short_texts_and_cells(path):
-    between = None  # text before the first code cell has no limit
+    between = None  # None before the first code cell, where texts may be long
     for cell in read(path)["cells"]:
         if cell["cell_type"] == "markdown":
             between = between if between is None else between + get_source(cell) + "\n\n"
@@ -176,14 +176,14 @@ def row_of(lesson, text):
 
 @per_lesson
 def test_plan_lesson_and_readme_agree(path):
-    """Compare the minutes of all sections, the place of the break, and the programme of half the length."""
+    """Compare the minutes of all sections, the place of the break, and the sections of the short course."""
     number, (_, _, minutes, exercises, pause, kept, *_) = int(path.name[:2]), row_of(path.name, PLAN)
     texts = [text for _, _, text in cells_of(read(path), "markdown")]
     opening = " ".join(texts[0].split())
     assert "ou will be able to" in opening
     assert f"about {minutes} minutes, and {exercises} more for the exercises" in opening
     assert row_of(path.name, README)[-1] == f"{minutes} + {exercises}"
-    (row,) = re.findall(rf"^\| {number:02} \| {number}\.1 .*$", PLAN, re.M)  # has the minutes of each section
+    (row,) = re.findall(rf"^\| {number:02} \| {number}\.1 .*$", PLAN, re.M)  # the row with the minutes
     planned = {section: int(m) for section, m in re.findall(r"(\d+\.\d+) \*\*(\d+)\*\*", row)}
     assert re.findall(r"(\d+\.\d+) \*\*\d+\*\* ‖", row) == [pause]
     assert re.findall(r"after section (\d+\.\d+) is a good place for a break", opening) in ([], [pause])

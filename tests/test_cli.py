@@ -234,7 +234,7 @@ def test_lessons_are_not_overwritten_without_force(tmp_path, monkeypatch, capsys
 
 @pytest.fixture
 def other_python(tmp_path, monkeypatch):
-    """Pretend that this Python is in the folder "a b", without uv. A different Python is next to "a b"."""
+    """Pretend that the running Python is in the folder "a b". A different Python is in the parent folder."""
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.setattr(cli, "find_spec", lambda name: None)
     python = tmp_path / "a b" / "python"

@@ -112,7 +112,7 @@ def record_leading_axes(body, places, record):
 def parts_of_result(body, result):
     """Yield (field, rule, value) for each part of a result, and for each field of a cache that has a shape.
 
-    For a part that is no cache, the field is "".
+    The field is "" if the part is not in a cache.
     """
     returns = body.__annotations__["return"]
     annotations = get_args(returns) if get_origin(returns) is tuple else [returns]

@@ -113,7 +113,7 @@ def test_greedy_decode_waits_once_per_token(monkeypatch):
 
 
 def mixed_calls():
-    """Return (function, argument) for each argument with arrays, if its function has several of them."""
+    """Return (function, argument) for all arguments with arrays of functions that have several of these."""
     found = []
     for name in CHECKED:
         with_array = [argument for argument, value in CALLS[name]().items() if arrays_in(value)]
@@ -183,7 +183,7 @@ MORE = [  # further calls with settings that valid_calls.py does not make
     ("softmax_forward", {"scores": np.ones((2, 0))}),
     ("layer_norm_forward", {"x": np.ones((2, 8)), "eps": 0}),
     ("rms_norm_forward", {"x": np.zeros((2, 8)), "eps": 0}),
-    ("tiled_attention_forward", {"k": array(2, 9, 4), "v": array(2, 9, 3)}),  # tiles after the last query
+    ("tiled_attention_forward", {"k": array(2, 9, 4), "v": array(2, 9, 3)}),  # skips tiles of later keys
     ("attention_forward", {"mask": np.zeros((6, 7), bool)}),
     ("multi_head_attention_forward", {"params": LM.blocks[0].attention, "n_kv_heads": 1}),
     ("cross_entropy_forward", {"ignore_index": 2}),
@@ -257,7 +257,7 @@ def test_functions_agree_on_cupy_and_numpy(device, name, arguments, dtype):
 
 
 def test_attention_agrees_for_long_sequences(device, monkeypatch):
-    """For long sequences, NumPy computes attention head by head to save memory. CuPy takes all at once."""
+    """For long sequences, NumPy computes one head at a time to save memory, but CuPy computes all at once."""
     monkeypatch.setattr(attention, "LARGE", 0)
     for name in ("attention_forward", "multi_head_attention_forward"):
         check_function(device, name, CALLS[name]())
@@ -273,7 +273,7 @@ def test_cross_entropy_without_targets_is_nan_on_device(device):
 @pytest.mark.parametrize("device", [ON_A_GPU], indirect=True)  # only a real GPU: the fake computes with NumPy
 def test_encoder_block_of_paper_width_agrees(device):
     config = npf.TransformerConfig(activation="gelu")  # GELU has no kink, at which rounding would decide
-    assert 2 * config.n_heads * 160 * 160 > attention.LARGE  # so that NumPy goes head by head
+    assert 2 * config.n_heads * 160 * 160 > attention.LARGE  # so NumPy computes one head at a time
     params, x = npf.init_encoder_block(config, generator()), array(2, 160, config.d_model)
     arguments = {"x": x, "params": params, "config": config, "mask": npf.causal_mask(160), "rng": None}
     for dtype in DTYPES:

@@ -89,7 +89,7 @@ def read_kill_table():
     cells_by_name = {}
     for line in "\n".join(SECTIONS[:3]).splitlines():
         if line.startswith("| "):
-            text = line[2:].replace("\\|", "¦")  # protect escaped bars, which do not end a cell
+            text = line[2:].replace("\\|", "¦")  # replace escaped bars, because they do not end a cell
             name, *cells = text.split(" | ")
             cells_by_name[name.replace("¦", "|")] = cells
     return cells_by_name

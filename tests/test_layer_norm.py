@@ -93,7 +93,7 @@ def test_norms_without_eps_ignore_scale(size, forward, backward, params_of, dtyp
 def test_norms_use_eps_below_float32_range(dtype):
     """eps = 1e-50 would be 0 in float32. It changes x̂ of the second row, whose squares are equally small."""
     x = np.array([[0.0, 0.0], [3e-25, 1e-25]], dtype)
-    _, rms_cache = npf.rms_norm_forward(x, npf.RMSNormParams(np.ones(2, dtype)), eps=1e-50)  # (1e-25)²
+    _, rms_cache = npf.rms_norm_forward(x, npf.RMSNormParams(np.ones(2, dtype)), eps=1e-50)  # eps = (1e-25)²
     np.testing.assert_allclose(rms_cache.x_hat, [[0, 0], [3 / 6**0.5, 1 / 6**0.5]], rtol=1e-5)
     _, cache = npf.layer_norm_forward(x, npf.init_layer_norm(2, dtype=dtype), eps=1e-50)
     np.testing.assert_allclose(cache.x_hat, [[0, 0], [0.5**0.5, -(0.5**0.5)]], rtol=1e-5)

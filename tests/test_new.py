@@ -104,7 +104,7 @@ def names_used(code):
 
 @pytest.mark.parametrize("kind", IMPORTS)
 def test_exercise_template_uses_existing_names(kind):
-    """The imports name what npformer has, and the template uses exactly these names."""
+    """npformer has all names that the template imports, and the template uses exactly these names."""
     imported = {}
     for module, names in IMPORTS[kind].items():
         imported |= {name: getattr(import_module(module), name) for name in names}

@@ -87,14 +87,14 @@ def execute(notebook, folder, again=False):
         executed,
         # With kernel_dirs=[], the kernel is this Python, and not a "python3" kernel that a user installed.
         km=AsyncKernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[])),
-        timeout=600,  # in seconds: long, because a busy machine is no error
+        timeout=600,  # in seconds; long, because a busy machine must not cause an error
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
-        coalesce_streams=True,  # join printed text, which a kernel splits at random
+        coalesce_streams=True,  # join printed text, because a kernel splits it at random
     )
     # An empty registry removes nbclient's output widget. Then the figure of a slider becomes an output of its
-    # cell, and a reader without a kernel sees the figure. The widget also sends messages while it waits for a
-    # reply, and sometimes it misses the reply.
+    # cell, and a reader without a kernel sees the figure. The widget also sends messages to the kernel while
+    # nbclient waits for the reply to a cell. Then nbclient sometimes misses this reply.
     client.widget_registry = {}
     client.execute(cleanup_kc=True, env={**os.environ, "IPYTHONDIR": str(folder / "ipython")})
     executed.cells = executed.cells[: len(notebook.cells)]
@@ -116,9 +116,9 @@ def normalised(notebook):
 
 
 def with_kept_outputs(stored, executed, last_sources):
-    """Return the executed notebook in which some cells keep their stored outputs, and sentences that say so.
+    """Return the executed notebook, and a message for each cell that keeps its stored outputs for a reason.
 
-    A cell without a difference keeps its old bytes, so that diffs are small. This needs no sentence.
+    Outputs without a visible difference are kept too, so that diffs are small. They need no message.
     """
     merged, messages = copy.deepcopy(executed), []
     for old, new in zip(code_cells(stored), code_cells(merged), strict=True):
@@ -129,7 +129,7 @@ def with_kept_outputs(stored, executed, last_sources):
         if reason or (not is_volatile(new) and not cell_difference(old, new)):
             new.outputs = old.outputs
         for output in new.outputs:
-            if "execution_count" in output:  # A new cell above changes the number of this cell.
+            if "execution_count" in output:  # A new cell above this cell changes this count.
                 output.execution_count = new.execution_count
     return merged, messages
 
@@ -262,7 +262,7 @@ def test_notebook_outputs_are_not_stale(path, tmp_path, capsys):
         merged, messages = with_kept_outputs(committed, executed, sources_in_last_commit(path))
         nbformat.write(merged, path)
         with capsys.disabled():
-            for message in messages:  # A process of pytest-xdist has no visible standard output.
+            for message in messages:  # stderr, because pytest-xdist does not show stdout.
                 print(f"{path.name}: {message}", file=sys.stderr)
         return
     difference = notebook_difference(committed, executed)

@@ -48,7 +48,7 @@ class TestTable:
         np.testing.assert_allclose(table[positions].astype(np.float64), expected, rtol=0, atol=tolerance)
 
     def test_positional_encoding_beyond_float64_integers(self):
-        """The test compares every second row, because above 2**53 float64 contains only even integers."""
+        """Compare every second row, because above 2**53 only even integers are float64 numbers."""
         table = npf.positional_encoding(5, 2, start=2**53)
         expected = [exact_row(2**53 + p, 2) for p in (0, 2, 4)]
         np.testing.assert_allclose(table[::2], expected, rtol=0, atol=1e-15)

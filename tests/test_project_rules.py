@@ -119,9 +119,9 @@ def test_import_of_package_imports_numpy_and_little_else():
 # --- the public names -----------------------------------------------------------------------------
 
 
-# Names, order and defaults of arguments, because users have written code against them. A line may be added,
-# but never removed. Annotations may change, so the lines contain none. A new argument needs a default: then
-# edit the line of its function.
+# The names, the order and the defaults of all public arguments. Users have written code that depends on them,
+# so a line may be added, but never removed. The lines contain no annotations, because annotations may change.
+# A new argument needs a default, and the line of its function must be edited.
 CONTRACT = (ROOT / "tests/data/contract.txt").read_text(encoding="utf-8")
 PUBLIC_MODULES = {"": npformer, "exercises.": npformer.exercises, "lessons.": npformer.lessons}
 # Users create NamedTuples with these endings. Caches and reports are not in CONTRACT, so their fields may

@@ -56,7 +56,7 @@ def read_only(tree):
 
 
 def call_of_size(name, size, dtype=np.float64, rng=generator, seed=0):
-    """Return read-only arguments of a size, and an upstream gradient in the output's shape."""
+    """Return read-only arguments with these sizes, and an upstream gradient in the shape of the output."""
     lead, T, S = size
     arguments, shape = sized(name, lead, T, S, rng, seed)
     return read_only(like(arguments, dtype)), read_only(array(*shape, seed=seed + 50, dtype=dtype))

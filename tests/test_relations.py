@@ -255,7 +255,7 @@ DOUBLED = Case(2 * RIGHT, RIGHT)
 
 
 def test_find_relation_factor_may_differ_between_cases():
-    relation = find_relation([DOUBLED, Case(3 * RIGHT, RIGHT)])  # the factor could be an axis length
+    relation = find_relation([DOUBLED, Case(3 * RIGHT, RIGHT)])  # a factor may depend on the shapes of a case
     assert relation.kind == "factor"
     assert relation.parameters["factor"].fraction == 2
 

@@ -1,4 +1,4 @@
-"""Tests of `checked`: it changes nothing else in a function, and an accepted call hides no wrong call."""
+"""Tests of `checked`: it only adds checks to a function, and an accepted call hides no later wrong call."""
 
 import copy
 import doctest
@@ -109,7 +109,7 @@ def test_wrong_number_of_arguments_is_pythons_error():
 def test_ids_are_compared_with_floats_after_them():
     @checked
     def chosen(ids: Ids[np.ndarray, "... T"], x: Float[np.ndarray, "... T d"]):
-        """Have ids as the first argument, though `checked` checks x before ids."""
+        """Take ids before x, although `checked` checks x before ids."""
 
     with pytest.raises(ValueError, match=r"^chosen: ids has shape \(2, 5\); expected \(..., T\) with T=6$"):
         chosen(IDS[:, 1:], X)
@@ -323,7 +323,7 @@ def test_checked_keeps_no_array_and_limited_keys():
     assert 0 < len(accepted) <= MAX_KEYS
 
 
-# --- what valid_calls.py says about a new function --------------------------------------------------------
+# --- messages of valid_calls.py for a new function ---------------------------------------------------------
 
 
 def test_valid_calls_names_a_missing_value(monkeypatch):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from traceback import walk_tb
 from typing import Any
 
-# In a browser, the lessons must do without threads, processes and large files, and with one slow core.
+# In a browser, the lessons cannot use threads, processes or large files, and they run on one slow core.
 IN_BROWSER = sys.platform == "emscripten"
 
 
@@ -23,16 +23,16 @@ def page_of(lesson: str) -> str:
     lesson : str
         The file name of the lesson without .ipynb: "08_a_real_model".
     """
-    location = importlib.import_module("js").location  # in Pyodide, `js` holds the page's JavaScript objects
+    location = importlib.import_module("js").location  # the module of Pyodide for the page's JavaScript
     site, _, _ = str(location.href).partition("/lite/")
     return f"{site}/lessons/{lesson}.html"
 
 
 def read_on(lesson: str, lacks: str, *missing: str) -> None:
-    """Make each later cell that needs a missing name show a link to its result instead of an error.
+    """Show a link to the result, instead of an error, in each later cell that needs a missing name.
 
-    A cell that stops at a missing name does not assign its own variables. The names of these variables are
-    then missing names too. Any other undefined name raises an error as usual. Call this function only in a
+    A cell that stops at a missing name does not assign its own variables. So later cells that use these
+    variables show a link too. Any other undefined name raises an error as usual. Call this function only in a
     browser.
 
     Parameters
@@ -80,7 +80,7 @@ def _assigned_names(source: str) -> set[str]:
 
 
 class AtOnce:
-    """A replacement for a thread pool where no thread can start: `submit` runs the task immediately.
+    """A replacement for a thread pool in a browser, where no thread can start; `submit` runs the task.
 
     >>> AtOnce().submit(print, "done").result()
     done

@@ -57,7 +57,7 @@ def order_sensitivity(f: Callable[[Array], Array], x: Float[Array, "... T d"], r
 
 
 def _call(f: Callable[[Array], Array], x: Array) -> Array:
-    """Return f(x). Only the length of the last axis may differ from x."""
+    """Return f(x). Raise ValueError if the shapes of f(x) and x differ before the last axis."""
     y = f(x)
     check_float("order_sensitivity", "f(x)", y)
     if y.ndim != x.ndim or y.shape[:-1] != x.shape[:-1] or y.size == 0:

@@ -53,11 +53,11 @@ AXES = {  # the dimension names of every step and parameter whose shape is not D
     **{"W_1": "d_model d_ff", "b_1": "d_ff", "W_2": "d_ff d_model"},
     **dict.fromkeys(("loss", "eta", "k"), ""),
 }
-PREFIX = re.compile(r"^(new_)?((d|m_hat|v_hat|m|v)_)?")  # removed from a step's name to find its key in AXES
-NEW = re.compile(  # matches the symbols that get a prime in the second pass
+PREFIX = re.compile(r"^(new_)?((d|m_hat|v_hat|m|v)_)?")  # the part of a step's name before its key in AXES
+NEW = re.compile(  # the symbols that get a prime in the equations of the second pass
     r"(?<!row )\b(embedding|scores|masked|max|shifted|exp|weights|heads|mean_square|mean|centred|variance|std"
     r"|rms|x_hat|share|hidden|gamma|beta|W_[QKVO12]|b_[12]|[xuQKVashgzftyLE])\b(?!\()",
-    re.ASCII,  # with ASCII word boundaries, a symbol ends before ᵀ and ²
+    re.ASCII,  # so that ᵀ and ² are not letters, and a symbol can end before them
 )
 TRAINING = "One step of training"  # the title of the section with the updates
 AGAIN = "Second pass: "  # every section title of the second pass begins with this text
@@ -203,7 +203,7 @@ def _matrix_titles(plan: Plan) -> tuple[str, ...]:
     return tuple(titles) if len(titles) > 1 else ()
 
 
-# The block. Forward functions take the name of their input, backward functions the name of their output.
+# The block. A forward function takes the name of its input, a backward function the name of its output.
 
 
 def _forward(calc: Calculation) -> None:
@@ -562,7 +562,7 @@ def _adam_of_parameter(calc: Calculation, name: str, eta: Array, k: Array) -> No
     calc.write(f"new_{name}", f"{p}′ = {p} − η m_hat / (√v_hat + ε)", new, "sec. 5.3")
 
 
-PART_NAMES = {  # how section titles name the part of the block that a parameter belongs to
+PART_NAMES = {  # the first part of a parameter's name, and the text for it in section titles
     "E": "words",
     "attention": "attention",
     "norm_1": "first norm",

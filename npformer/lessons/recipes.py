@@ -237,7 +237,7 @@ def pack_recipes(recipes: Sequence[Recipe]) -> dict[str, Any]:
 
 
 def _differences(recipes: Sequence[Sequence[int]]) -> list[int]:
-    """Return each cell number minus the previous cell number at the same index, or minus 0 at first."""
+    """Return each cell number minus the cell number at the same index of the previous recipe, or minus 0."""
     previous = [0] * max(len(cells) for cells in recipes)
     differences = []
     for cells in recipes:

@@ -86,7 +86,7 @@ def arrange_tables(
 
 
 def _row_layout(step: Step) -> tuple[Any, ...]:
-    """Return the properties in which two neighbouring tables must agree to share one column of row labels."""
+    """Return the properties that two neighbouring tables need in common to share their row labels."""
     has_column_labels = bool(step.columns)
     has_several_matrices = len(step.matrices) > 1
     return step.rows, has_column_labels, has_several_matrices

@@ -100,7 +100,7 @@ def _draw_twins(combinations: Array, length: int, rng: np.random.Generator) -> A
     animal_index, person_index, verb_index = np.unravel_index(combinations, n_words)
     animal, person, verb = _ids(ANIMALS)[animal_index], _ids(PEOPLE)[person_index], _ids(VERBS)[verb_index]
     adjectives = _ids(ADJECTIVES)[rng.integers(len(ADJECTIVES), size=(n, length))]
-    ids = np.stack([adjectives, adjectives], axis=1)  # (n, 2, length), filled with adjectives first
+    ids = np.stack([adjectives, adjectives], axis=1)  # (n, 2, length), filled with adjectives at first
     row = np.arange(n)
     first_noun = rng.integers(length - SHORTEST + 1, size=n)  # the position of the first noun
     ids[row, :, first_noun] = np.stack([animal, person], axis=1)
@@ -226,7 +226,7 @@ def _encode_padded(rows: list[list[str]], length: int) -> Array:
 
 SHE = tuple("Anna Ida Mia Rosa".split())
 HE = tuple("Ben Leo Otto Tom".split())
-WORDS = {  # placeholders and their words; the placeholders in one key get different words
+WORDS = {  # the words for each placeholder; "name friend": these two get different words from one list
     "name friend": SHE + HE,
     "creature other": "bear cat dog fox goat mouse owl rabbit".split(),
     "place other_place third_place": (

@@ -264,7 +264,7 @@ def round_half_away(value: Array, decimals: int) -> Array:
 
     NumPy rounds a half to the even neighbour. Also, 0.841 / 2 is 0.4205 on paper, but a little less in
     binary. So a millionth of a unit in the last kept digit is added before rounding. This addition changes
-    only results that are as close to a half as these.
+    only results that are as close to a half as 0.4205.
 
     >>> round_half_away(np.array([0.841 / 2, -0.0625, 1.0004]), 3)
     array([ 0.421, -0.063,  1.   ])

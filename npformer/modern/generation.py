@@ -147,7 +147,7 @@ def generate(
 
 
 def _add_room(ids: Array, n_new: int, padding_id: int | None, filler: int) -> tuple[Array, Array, int, int]:
-    """Insert n_new fillers after each prompt, before its padding: ids (B, T) -> (B, T + n_new).
+    """Insert n_new filler ids after each prompt, before its padding: ids (B, T) -> (B, T + n_new).
 
     Returns four values. The first two are the new ids and a boolean array that is True for the fillers. The
     other two are the smallest position with a filler in any row, and the largest such position plus 1.

@@ -71,7 +71,7 @@ def tiled_attention_forward(
     y = xp.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)  # (..., T_q, d_v)
     largest = xp.full((*q.shape[:-1], 1), float(np.finfo(q.dtype).min), q.dtype)  # (..., T_q, 1)
     total = xp.zeros_like(largest)  # (..., T_q, 1)
-    for rows in _slices(q.shape[-2], 2 * tile):  # Twice as many queries as keys: half as many steps.
+    for rows in _slices(q.shape[-2], 2 * tile):  # more queries than keys in a tile: fewer steps
         # These are views, so _add_tile updates the whole arrays: (..., 2 tile, ·)
         results = largest[..., rows, :], total[..., rows, :], y[..., rows, :]
         for columns in _slices(k.shape[-2], tile):
@@ -91,9 +91,9 @@ def tiled_attention_backward(
 ) -> tuple[Float[Array, "... T_q d_k"], Float[Array, "... T_k d_k"], Float[Array, "... T_k d_v"]]:
     """Apply the equations of ``attention_backward`` to each tile, with w = exp(scores - largest) / total.
 
-    Dao et al., "FlashAttention", 2022, algorithm 4. The weights w are recomputed. The sum Σ dw w runs over a
-    whole row, which no tile contains, so Σ dy y replaces it. dy is divided by total once, instead of each w.
-    The gradients are the same, because they are linear in dy.
+    Dao et al., "FlashAttention", 2022, algorithm 4. The weights w are recomputed. A tile may contain
+    only a part of a row, so Σ dy y replaces the sum Σ dw w over a row. dy is divided by total once, and the
+    weights are not. The gradients are the same, because they are linear in dy.
 
     Parameters
     ----------
@@ -119,15 +119,15 @@ def tiled_attention_backward(
     scaled_q, dy = xp.ascontiguousarray(q * scale), xp.ascontiguousarray(dy / total)
     dq, dk, dv = xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)
     sum_dw_w = (dy * y).sum(axis=-1, keepdims=True)  # Σ dw w = Σ dy y: (..., T_q, 1)
-    for rows in _slices(q.shape[-2], 2 * tile):  # the tiles of the forward pass, for identical scores
+    for rows in _slices(q.shape[-2], 2 * tile):  # the forward pass's tiles give identical scores
         for columns in _slices(k.shape[-2], tile):
-            w = _tile_of_scores(scaled_q, k, rows, columns, causal)  # (..., 2 tile, tile), first the scores
+            w = _tile_of_scores(scaled_q, k, rows, columns, causal)  # w = scores: (..., 2 tile, tile)
             if w is None:
                 break
             w -= largest[..., rows, :]
-            xp.exp(w, out=w)  # then the weights times total
+            xp.exp(w, out=w)  # w = weights · total
             dv[..., columns, :] += w.swapaxes(-1, -2) @ dy[..., rows, :]  # from y = w v
-            ds = dy[..., rows, :] @ v[..., columns, :].swapaxes(-1, -2)  # first dw, from y = w v
+            ds = dy[..., rows, :] @ v[..., columns, :].swapaxes(-1, -2)  # ds = dw, from y = w v
             ds -= sum_dw_w[..., rows, :]  # from w = softmax(scores)
             ds *= w  # from w = softmax(scores)
             dq[..., rows, :] += ds @ k[..., columns, :]  # from scores = q kᵀ/√d_k

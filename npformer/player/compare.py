@@ -30,7 +30,7 @@ Block = Callable[..., Any]
 
 
 class Comparison(NamedTuple):
-    """The result of `compare`, which is true if no station differs. `reveal()` shows both numbers."""
+    """The result of `compare`; true if no station differs. `reveal()` returns the two different numbers."""
 
     station: str = ""  # the first station that differs; empty if all stations agree
     place: tuple[int, ...] = ()  # the index of the first wrong cell, if values were compared
@@ -62,7 +62,8 @@ class Comparison(NamedTuple):
     def play(self) -> Player:
         """Open the player at the station that differs.
 
-        The wrong cell is highlighted. The page hides both numbers until the user asks for them.
+        The wrong cell is highlighted. The page hides its expected and its received number until the user asks
+        for them.
 
         Returns
         -------
@@ -278,7 +279,7 @@ def _tolerance_for(value: Array, tolerance: float | None) -> float:
 
 # Comparing by probes
 
-T, D, HEADS, FF = 5, 6, 3, 13  # all different, to find swapped axes; some probes need FF > 2 D
+T, D, HEADS, FF = 5, 6, 3, 13  # different, so that swapped axes are an error; some probes need FF > 2 D
 LARGE = 1e12  # norm(x + LARGE · a) = norm(a), up to rounding errors
 Arrays = Sequence[Array]
 
@@ -295,7 +296,7 @@ class _Probe(NamedTuple):
     params: EncoderBlockParams
     second_call: tuple[Array, EncoderBlockParams] | None = None
     must_differ: bool = False
-    only_direction: bool = False  # compare each output row without its mean and with length 1
+    only_direction: bool = False  # compare the rows after `_direction`: without mean, with length 1
     mask: Array | None = None
 
 
@@ -350,7 +351,7 @@ def _norm_place_probes(x: Array, gamma: Array, beta: Array) -> Iterator[_Probe]:
     off = _make_block()
     with_norm_1 = _make_block(norm_1=(gamma, beta))
     with_norm_2 = _make_block(norm_2=(gamma, beta))
-    # The second call is equal to the first, so `_other_output` compares the output with x.
+    # The second call of the first probe equals its first call, so `_other_output` compares the output with x.
     yield _Probe("h", x, off, second_call=(x, off), must_differ=True)
     yield _Probe("y", x, off, second_call=(x, with_norm_2), must_differ=True)
     yield _Probe("t", x, off, second_call=(x, with_norm_1), must_differ=True)
@@ -390,8 +391,8 @@ def _ffn_probes(normal: Callable[..., Array]) -> Iterator[_Probe]:
     """Yield probes of the feed-forward network.
 
     ReLU(z) - ReLU(-z) = z, so with W_1 = [B, -B] and W_2 = [A, -A]ᵀ and b_1 = [c, -c] the network computes (x
-    B + c) A. A wrong activation can only multiply this result by a factor. With a LARGE A, the residual x
-    vanishes in rounding, and the norm removes the factor.
+    B + c) A. A different activation, such as leaky ReLU, only multiplies this result by a factor. The
+    norm removes this factor. A is LARGE, so rounding removes the residual x.
     """
     A, B, c = LARGE * normal((D, D)), normal((D, D)), normal(D)
     x = _direction(normal((T, D))) * np.sqrt(D)  # rows with mean 0 and variance 1, which norms do not change
@@ -421,8 +422,8 @@ def _attention_probes(normal: Callable[..., Array]) -> Iterator[_Probe]:
     full = _make_block((W_Q, W_K, W_V, W_O))
     without_W_Q = _make_block((eye, W_K, W_V, W_O))
     without_W_K = _make_block((W_Q, eye, W_V, W_O))
-    # A single token has only one key. Its attention weight is 1; a wrong weight would be a factor, which the
-    # norm removes.
+    # A single token has only one key, with attention weight 1. A wrong weight would multiply the result by a
+    # factor, and the norm removes this factor.
     yield _Probe("attention.V", equal_sums[:1], _make_block((all_ones, all_ones, LARGE * W_V, eye)))
     yield _Probe("a", equal_sums[:1], _make_block((all_ones, all_ones, W_V, LARGE * W_O)))
     # First probe: all values are equal, so only the sum of the weights matters. Second probe: all scores are
@@ -460,7 +461,7 @@ def _compare_by_probes(forward: Block, trace: Trace, tolerance: float | None) ->
 
 
 def _probes_for(forward: Block, trace: Trace) -> list[_Probe]:
-    """Return the probes that fit the block: the probes are for post-norm blocks with layer norm."""
+    """Return the probes that fit the block. There are only probes for post-norm blocks with layer norm."""
     example = trace.example
     is_paper_block = example.config.norm == "post" and isinstance(example.block.norm_1, LayerNormParams)
     takes_mask = _takes_mask(forward)
@@ -470,7 +471,7 @@ def _probes_for(forward: Block, trace: Trace) -> list[_Probe]:
 
 
 def _takes_mask(forward: Block) -> bool:
-    import inspect  # slow: a fifth of the time of `import npformer`
+    import inspect  # imported here, as it takes a fifth of the time of `import npformer`
 
     return "mask" in inspect.signature(forward).parameters
 
@@ -497,7 +498,7 @@ def _output_of(returned: Any) -> Array:
 
 
 def _find_failure(forward: Block, probe: _Probe, config: TransformerConfig, tolerance: float | None) -> str:
-    """Return what is wrong with the output of the block for a probe; "" if nothing is wrong."""
+    """Return a message about the wrong output of the block for a probe, or "" if the output is correct."""
     if probe.mask is None:
         y = _output_of(forward(probe.x.copy(), probe.params, config))
     else:
@@ -519,7 +520,7 @@ def _other_output(forward: Block, probe: _Probe, config: TransformerConfig) -> t
         return expected, "the first input that gives another output isolates it"
     x, params = probe.second_call
     if x is probe.x and params is probe.params:
-        # The second call would repeat the first call. Such a probe compares the output with x instead.
+        # The second call would repeat the first call, so the output is compared with x instead.
         return x, "with both sub-layers off, x comes out as it went in: where do the norms stand?"
     y = _output_of(forward(x.copy(), params, config))
     if probe.must_differ:
@@ -528,7 +529,7 @@ def _other_output(forward: Block, probe: _Probe, config: TransformerConfig) -> t
 
 
 def _direction(y: Array) -> Array:
-    """Subtract the mean of each row and scale the row to length 1, which removes the last norm's scale."""
+    """Subtract the mean of each row and scale the row to length 1. This removes the last norm's scale."""
     y = y - y.mean(-1, keepdims=True)
     length = np.sqrt((y * y).sum(-1, keepdims=True))
     return np.asarray(y / np.maximum(length, 1e-300))

@@ -203,11 +203,11 @@ def _page_data(trace: Trace, at: str | None, marks: Sequence[Mark]) -> dict[str,
     """Return the data of the page: given numbers, and recipes for calculated numbers.
 
     The data contains the steps of gradient descent and of Adam, so that the page can switch between the two.
-    The second pass has no recipes here: the page makes them from the recipes of the first pass.
+    The data has no recipes of the second pass, because the page makes them from those of the first pass.
     """
     first_calculated = next(step.name for step in trace.steps if step.equation != GIVEN)
     n_before_update = [step.name for step in trace.steps].index("eta")
-    looks: dict[Any, int] = {}  # the index of each look, which many steps share
+    looks: dict[Any, int] = {}  # the index of each look in the data of the page; LOOK explains looks
     updates = {update: _update_steps(trace, update, n_before_update, looks) for update in UPDATES}
     second_pass = [step for step in trace.steps if step.section.startswith(AGAIN)]
     steps_before_update = [_step_data(step, looks) for step in trace.steps[:n_before_update]]
@@ -252,14 +252,14 @@ def _has_numbers_of_a_name(example: Example) -> bool:
     )
 
 
-# The fields of a look. A look is the part of a step's data that many steps share.
+# A look is the part of a step's data that many steps have in common. It has these fields.
 LOOK = ("axes", "shape", "titles", "rows", "columns")
 
 
 def _step_data(step: Step, looks: dict[Any, int]) -> dict[str, Any]:
     """Return the data of one step, and add the look of the step to `looks` if it is new."""
     if step.equation == GIVEN:
-        # Only Adam's given steps, such as m and v, can be without a value. They are zero at first.
+        # A given step without a value belongs to Adam, such as m and v. Its numbers are zero at first.
         value = np.zeros(step.size) if step.value is None else np.ravel(step.value)
         content = {"given": value.tolist()}
     else:

@@ -126,7 +126,7 @@ def _read_header(file: "Path") -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _read_counts(stream: IO[bytes], size: int) -> tuple[int, int]:
-    """Read the numbers of tensors and settings. Raises ValueError if the file is too small for so many."""
+    """Read the numbers of tensors and settings. Raises ValueError if the file is too small for them."""
     if stream.read(4) != b"GGUF":
         raise ValueError("it does not begin with the letters GGUF")
     version = _read_number(stream, "<u4")
@@ -262,7 +262,7 @@ def _build_config(settings: dict[str, Any], is_tied: bool, file: "Path") -> Caus
     supported: dict[str, Any] = {}
     for name in settings:
         if name.startswith("llama.") and name not in KNOWN_SETTINGS:
-            supported[name] = None  # None: `check_settings` rejects every value
+            supported[name] = None  # None means that `check_settings` rejects every value
     for name in HEAD_WIDTHS:
         supported[name] = config.d_model // config.n_heads
     check_settings("load_gguf", file, settings, supported)
@@ -270,7 +270,7 @@ def _build_config(settings: dict[str, Any], is_tied: bool, file: "Path") -> Caus
 
 
 SPECIAL_TOKEN_TYPES = (3, 4)  # control tokens, and tokens that a user has added
-DIGITS_ALONE = {"smollm": True, "gpt-2": False}  # by pre-tokenizer: whether each digit is a separate word
+DIGITS_ALONE = {"smollm": True, "gpt-2": False}  # whether each digit is a word, for each pre-tokenizer
 
 
 def _build_tokenizer(settings: dict[str, Any], vocab_size: int, file: "Path") -> Vocabulary | None:

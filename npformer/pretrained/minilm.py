@@ -160,7 +160,7 @@ def sentence_embeddings(
     *,
     unit: bool = True,
 ) -> Array:
-    """Compute one vector per text: the mean over its tokens of the encoder's output.
+    """Compute one vector per text: the mean of the encoder's output over the tokens of the text.
 
     By default, each vector is divided by its length, as in the published model. Then a @ b is the cosine
     similarity of two texts. Only texts with equally many tokens are computed together, so no padding is
@@ -208,7 +208,7 @@ def sentence_embeddings(
     return means
 
 
-MOST_TOKENS = 2048  # in a batch; a larger batch would take more memory without being faster
+MOST_TOKENS = 2048  # the limit of a batch; a larger batch would need more memory, but not less time
 
 
 def _group_by_length(ids: Sequence[Array]) -> Iterator[list[int]]:
@@ -222,7 +222,7 @@ def _group_by_length(ids: Sequence[Array]) -> Iterator[list[int]]:
 
 
 def _average_outputs(ids: Array, params: MiniLMParams, config: TransformerConfig) -> Array:
-    """Return the mean over the tokens of the encoder's output: (B, T) -> (B, d_model)."""
+    """Return the mean of the encoder's output over the tokens of each text: (B, T) -> (B, d_model)."""
     y = minilm_input(ids, params, config)  # (B, T, d_model)
     for block in params.encoder.blocks:
         y, _ = encoder_block_forward(y, block, config)
@@ -242,7 +242,7 @@ def _tokenize(texts: Any, params: MiniLMParams, tokenizer: Any) -> list[Array]:
 
 
 def _check_texts(texts: Any) -> None:
-    """Raise TypeError unless texts is a list of strings, ValueError if a text is not valid Unicode."""
+    """Raise TypeError unless texts is a list of strings, and ValueError if a text is not valid Unicode."""
     function = "sentence_embeddings"
     if isinstance(texts, str) or not isinstance(texts, Sequence):
         raise TypeError(f"{function}: texts is {describe_value(texts)}; expected a list of strings")
@@ -253,7 +253,7 @@ def _check_texts(texts: Any) -> None:
 
 
 def _check_tokenizer(tokenizer: Any) -> None:
-    """Raise TypeError for an object that is not a tokenizer, ValueError for one that pads or truncates."""
+    """Raise TypeError if the object is no tokenizer, and ValueError if the tokenizer pads or truncates."""
     function = "sentence_embeddings"
     if not callable(getattr(tokenizer, "encode_batch", None)):
         raise TypeError(
@@ -280,7 +280,7 @@ def _check_ids(row: Array, i: int, params: MiniLMParams) -> None:
 
 
 def _find_folder(path: Any) -> "Path":
-    """Return the folder with the model's files: the given one, or the one in the package of weights."""
+    """Return the folder with the model's files: the given folder, or the folder of the package of weights."""
     from pathlib import Path
 
     if path is not None:
@@ -332,7 +332,7 @@ def _read_config(folder: "Path") -> tuple[TransformerConfig, int]:
 
 
 SUPPORTED_STEPS = ("Transformer", "Pooling", "Normalize")
-MEAN_POOLING = ({"pooling_mode": "mean"}, {"pooling_mode_mean_tokens": True})  # the newer and the older form
+MEAN_POOLING = ({"pooling_mode": "mean"}, {"pooling_mode_mean_tokens": True})  # in newer and in older files
 
 
 def _check_pooling(folder: "Path") -> None:

@@ -99,7 +99,7 @@ def encoder_block_from_torch(state: Mapping[str, Array]) -> EncoderBlockParams:
 
 
 def _read_sizes(function: str, state: Mapping[str, Array]) -> dict[str, int]:
-    """Return the sizes d_model, d_ff, 3 d_model and 3 d_ff, which two vectors of the state determine."""
+    """Return d_model, d_ff, 3 d_model and 3 d_ff. The lengths of two vectors determine them."""
     sizes: dict[str, int] = {}
     for dimension, name in (("d_model", "norm1.weight"), ("d_ff", "linear1.bias")):
         check_shape(function, f"state[{name!r}]", state[name], (dimension,), sizes)

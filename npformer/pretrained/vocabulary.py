@@ -15,7 +15,7 @@ class Vocabulary(NamedTuple):
     ranks: dict[
         tuple[int, int], tuple[int, int]
     ]  # for two neighbouring ids that can merge: the rank of the merge, and the merged id
-    bytes: dict[int, int]  # the id of each byte; some vocabularies lack bytes that no text contains
+    bytes: dict[int, int]  # the id of each byte; some vocabularies lack a few of the 256 bytes
     marks: dict[str, int]  # the special tokens, such as <|im_start|>, and their ids
     digits_alone: bool  # whether each digit is a separate word: then 2026 is four words
     stop_id: int | None = None
@@ -143,9 +143,9 @@ def _classify_character(character: str) -> str:
 
 
 def _list_byte_characters() -> list[str]:
-    """Return the character by which GPT-2's files write each of the 256 bytes.
+    """Return the character that represents each of the 256 bytes in GPT-2's files.
 
-    A printable byte is written as its own character. The others are written as the characters from Ā on.
+    A printable byte is represented by its own character. The other bytes are represented by Ā, ā, Ă, …
     """
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     characters = []

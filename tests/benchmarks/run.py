@@ -219,7 +219,7 @@ def one(case, variant, seconds):
     makers: dict[str, Any] = {"table": table, "block": block, "growth": growth, "check": check}
     run = makers[name](variant, *options)
     shortest = min(timeit.repeat(run, number=1, repeat=3))
-    repetitions = range(math.ceil(1e-3 / shortest))  # at least a millisecond per reading
+    repetitions = range(math.ceil(1e-3 / shortest))  # each measured time is at least a millisecond
     times, stop = [], time.perf_counter() + seconds
     while time.perf_counter() < stop or len(times) < 5:
         start = time.process_time()

@@ -26,7 +26,7 @@ def letters(figure):
         return original_draw(text, *rest)
 
     with patch.object(Text, "draw", draw):
-        style.in_style(figure.draw_without_rendering)()  # the ticks are those of the figure's file
+        style.in_style(figure.draw_without_rendering)()  # with STYLE, the ticks are as in the file
     without_repeats = dict.fromkeys(drawn)
     visible = [text for text in without_repeats if text.get_visible() and text.get_text().strip()]
     return [(text, text.get_fontsize() * (INDEX if has_index(text) else 1)) for text in visible]

@@ -51,7 +51,7 @@ def test_every_step_is_used_by_a_later_one(step, first_cell):
 
 
 def unpack(packet, count):
-    """Return the recipes of a packet, unpacked by the same steps as in the JavaScript of the page."""
+    """Return the recipes of a step from the result of `pack_recipes`, unpacked as in JavaScript."""
     differences, previous = iter(packet["cells"]), {}
 
     def fill(form, positions):

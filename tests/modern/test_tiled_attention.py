@@ -44,7 +44,7 @@ test_gradients = make_gradient_test("tiled_attention", *combine(causal=[False, T
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_tiled_attention_with_largest_scores_at_ends(rng, causal):
-    """The scores are thousands. If they ascend, each tile has a new maximum and rescales the earlier sums."""
+    """The scores are large. If they ascend, each tile has a new maximum and rescales the earlier sums."""
     _, k, v = inputs(rng, 12, 12, leading=())
     q = np.ones((12, 4)) * 500
     for order in (1, -1):

@@ -141,7 +141,7 @@ def find_error(form, folder, files):
 def test_loader_names_a_truncated_file(tmp_path, form):
     files, _ = FORMS[form].write(FORMS[form].config)
     for name, data in files.items():
-        padding = 31 if name == "model.gguf" else 0  # bytes after the last tensor, which may be missing
+        padding = 31 if name == "model.gguf" else 0  # the end of the file, which may be missing
         end = len(data) - padding
         for n in [*range(0, min(end, 99), 7), *range(99, end, end // 20), end - 1]:
             message = find_error(form, tmp_path, files | {name: data[:n]})
@@ -168,7 +168,7 @@ def test_loader_rejects_an_additional_byte(tmp_path, form):
         for name, data in files.items()
         if find_error(form, tmp_path, files | {name: data + b"\0"}) is None
     }
-    assert accepted <= {"model.gguf"}  # its header has the offset of each tensor
+    assert accepted <= {"model.gguf"}  # bytes after the last tensor are never read
 
 
 @every_form

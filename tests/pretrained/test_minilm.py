@@ -57,7 +57,7 @@ def test_sentence_embeddings_agree_with_pytorch(golden, dtype, tolerance):
     expected = means / np.linalg.norm(means, axis=-1, keepdims=True)
     np.testing.assert_allclose(unit_vectors, expected, rtol=0, atol=tolerance)
     x = npf.minilm_input(np.array(golden["ids"][1]), params, config)
-    y, _ = npf.encoder_forward(x, params.encoder, config)  # a mean over tokens would have smaller errors
+    y, _ = npf.encoder_forward(x, params.encoder, config)  # single tokens have larger errors than means
     np.testing.assert_allclose(y, golden["outputs"], rtol=0, atol=10 * tolerance)
 
 
@@ -169,7 +169,7 @@ def test_sentence_embeddings_rejects_wrong_arguments(change, error, message):
 # --- the packages -----------------------------------------------------------------------------------
 
 
-EMPTY_FOLDER = importlib.machinery.ModuleSpec("empty_folder", None)  # uninstalling a package can leave this
+EMPTY_FOLDER = importlib.machinery.ModuleSpec("empty_folder", None)  # may be left of a removed package
 
 
 @pytest.mark.parametrize("spec", [None, EMPTY_FOLDER], ids=["no folder", "empty folder"])

@@ -126,7 +126,7 @@ def sections_of_exercises(questions):
 
 
 def chosen_section(exercise, section, sections):
-    """Return the given section, or else the last section with an exercise whose id begins like this one."""
+    """Return the given section, or by default the last section that has an exercise with the same prefix."""
     if section:
         return section_number(section)
     prefix = exercise.partition(".")[0] + "."
@@ -217,7 +217,7 @@ def create_exercise(exercise, kind, section, file, topic, level):
 
 
 def topic_of(exercise, questions, lesson, number):
-    """Return "backward" for kl.backward, otherwise the topic of the section's last exercise."""
+    """Return "backward" for ids such as kl.backward, otherwise the topic of the last exercise so far."""
     if exercise.endswith(".backward"):
         return "backward"
     earlier = re.split(r"^(?=# \d\d, section )", questions, flags=re.MULTILINE)[1:]

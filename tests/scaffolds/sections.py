@@ -49,9 +49,8 @@ def title_of(lesson, number):
 def with_paragraph(text, lesson, number, paragraph):
     """Return the text of questions.md or mistakes.md with one more paragraph for a section.
 
-    The files are questions.md and mistakes.md. Each part begins with a heading such as
-    "# 07, section 7.2, Teacher forcing". If a section has no part, a new part is inserted in the order of the
-    lessons.
+    Each part of these files begins with a heading such as "# 07, section 7.2, Teacher forcing". If a
+    section has no part, a new part is inserted in the order of the lessons.
     """
     introduction, *parts = re.split(r"^(?=# \d\d, section )", text, flags=re.MULTILINE)
     numbers = [part_number(part) for part in parts]

@@ -51,7 +51,7 @@ def confidence(probabilities: Mapping[str, Array], *, mark: float | None = None)
 
 
 def _histogram_in_words(values: Array) -> str:
-    """Return the mean and the quartiles."""
+    """Return the mean and the quartiles of the probabilities as text."""
     numbers = (values.mean(), *np.quantile(values, [0.25, 0.75]))
     mean, low, high = (format_value(number, 3) for number in numbers)
     return f"{mean} on average; half from {low} to {high}"
@@ -94,7 +94,7 @@ def next_token(shares: Mapping[str, Array], tokens: Sequence[str]) -> "Figure":
 
 @in_style
 def timeline(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) -> "Figure":
-    """Draw on one time axis when each processor works.
+    """Draw the times at which each processor works, on one time axis.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ def _box_of(part: str) -> dict[str, Any] | None:
 
 
 class _Gaps(NamedTuple):
-    """The widths of the parts between the tables in `lanes`, in squares."""
+    """The widths of the signs, arrows and words around the tables in `lanes`. A square has width 1."""
 
     sign: float  # a plus sign or an equals sign
     ffn: float
@@ -230,7 +230,7 @@ def hourglass(x: Array, hidden: Array, y: Array) -> "Figure":
     for row, (values, start, name) in enumerate(strips):
         axes.text(wide / 2, 1.3 * row - 0.36, name, ha="center", va="bottom", fontsize=17)
         _draw_strip(axes, values, start, 1.3 * row, largest_of([values]))
-    # The heights at which the two grey funnels are narrow and wide.
+    # Each of the two grey funnels has a narrow end and a wide end at these heights.
     for narrow_end, wide_end in ((0.28, 1.02), (2.32, 1.58)):
         corners = [(left, narrow_end), (left + narrow, narrow_end), (wide, wide_end), (0, wide_end)]
         axes.add_patch(Polygon(corners, facecolor="#F2F2F2", zorder=0))

@@ -119,13 +119,13 @@ def position_similarity(table: Array, *, title: str = "") -> "Figure":
     """
     products = table @ table.T
     figure = heat_map(products, title=title, x_label="position q (in tokens)", signed=False)
-    # The colour scale covers only the products, even if zero is not among them.
+    # The colour scale goes from the smallest to the largest product, and need not contain zero.
     figure.axes[0].images[0].set_clim(products.min(), products.max())
     return describe(figure, sentence(title, *_diagonals_in_words(products)))
 
 
 def _diagonals_in_words(products: Array) -> Iterator[str]:
-    """Yield the range of the main diagonal and of some of its parallels."""
+    """Yield the range of the main diagonal, and of some diagonals parallel to it, as text."""
     for distance in (0, 1, 2, 4, 8, 16, 32):
         if distance < len(products):
             diagonal = np.diagonal(products, distance)

@@ -81,7 +81,7 @@ def large_table_in_words(values: Array) -> str:
     return f"{table_in_words(values)}; from one row to the next a number {side}"
 
 
-STRONGEST = 4  # the number of rows whose largest weight is written
+STRONGEST = 4  # the alternative text names the largest weight of so many rows
 
 
 def weights_in_words(weights: Array, tokens: Sequence[str]) -> str:
