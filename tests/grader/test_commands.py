@@ -98,10 +98,10 @@ REJECTED = (  # a command, and a part of the message; {} is the folder
     ("exam --seed= --out={}/exam", "the name is empty"),
     (
         "exam --seed=x --minutes=90 --lessons=1,2 --out={}/exam",
-        "3 questions are due under 'Derive'; of lessons 01, 02 there are ",
+        "the part 'Derive' needs 3 exercises, but lessons 01, 02 have ",
     ),
-    ("exam --seed=x --lessons=99 --out={}/exam", "there is no lesson '99'; expected some of 01, 02, 03"),
-    ("exam --seed=a --minutes=30 --out={}/exam", "30 minutes; expected one of 20, 45, 90"),
+    ("exam --seed=x --lessons=99 --out={}/exam", "lesson '99' has no exercises; expected some of 01, 02, 03"),
+    ("exam --seed=a --minutes=30 --out={}/exam", "minutes is 30; expected one of 20, 45, 90"),
 )
 LATE_VALUES = ("hours = 1", "per_day = [1]", "per_day = 'x'", "per_day = 1.5", "per_day = -1", "days = nan")
 REJECTED_ASSIGNMENTS = (  # the text of the file, and a part of the message
