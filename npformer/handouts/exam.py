@@ -233,9 +233,9 @@ def choose_part(task: Task) -> str:
 OPENING = """\
 # {}
 
-Write your name between the quotation marks of `student = ""`. Replace each `None` by your answer. Write the body
-of each empty function, and correct the wrong line of each complete function. Do not change `PAPER`. The last
-cell counts the points.
+Write your name between the quotation marks of `student = ""`. Replace each `None` by your answer. Write the
+body of each empty function, and correct the wrong line of each complete function. Do not change `PAPER`. The
+last cell counts the points.
 """
 COUNT = """\
 from npformer.exercises import check
