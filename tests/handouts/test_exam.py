@@ -28,7 +28,7 @@ def test_draw_exam_balances_parts_and_topics(minutes, seed):
     topics = {task.topic for task in list_exercises()}
     exam = draw_exam(seed, minutes)
     assert Counter(question.part for question in exam.questions) == LENGTHS[minutes]
-    assert f"{minutes} minutes, {minutes} marks" in exam.title
+    assert f"{minutes} minutes, {minutes} points" in exam.title
     assert len({question.task.id for question in exam.questions}) == len(exam.questions)
     questions_of_topic = Counter(question.task.topic for question in exam.questions)
     assert len(questions_of_topic) >= min(len(topics), len(exam.questions)) - 2
@@ -80,7 +80,7 @@ def run_notebook(notebook):
 @pytest.mark.parametrize("seed", SEEDS[:3])
 def test_exam_notebook_key_gets_all_points(seed):
     key = make_exam_notebook(draw_exam(seed, 90), key=True)
-    assert run_notebook(key).splitlines()[-1] == "90 of 90 marks"
+    assert run_notebook(key).splitlines()[-1] == "90 of 90 points"
 
 
 @pytest.mark.parametrize("seed", SEEDS[:3])
@@ -88,7 +88,7 @@ def test_exam_notebook_unanswered_gets_no_points(seed):
     exam = draw_exam(seed, 90)
     paper = make_exam_notebook(exam)
     nbformat.validate(json.loads(paper))
-    assert run_notebook(paper).splitlines()[-1] == "0 of 90 marks"
+    assert run_notebook(paper).splitlines()[-1] == "0 of 90 points"
     bugs = [question for question in exam.questions if question.part == "Find the bug"]
     assert not any(question.solved in paper for question in bugs)
 
