@@ -6,7 +6,7 @@
  */
 
 /**
- * A line of the calculation. It has the numbers `given`, or `recipes` from which its cells are calculated.
+ * A line of the calculation. `given` are its numbers, or `recipes` say how each cell is found.
  * @typedef {{
  *   section: string, name: string, equation: string, source: string, axes: string[], shape: number[],
  *   titles: string[], rows: string[], columns: string[], given?: number[], recipes?: Recipe[],
@@ -55,16 +55,16 @@ export function evaluate(recipe, numbers) {
   return OPERATIONS[operation][0](...parts.map(part => evaluate(part, numbers)));
 }
 
-// Round as people do: a half goes away from zero. 0.4205 is slightly lower in binary, so 1e-6 is added.
+// Round like people: a half goes away from zero. The millionth helps 0.4205, which is a bit lower in binary.
 export function round(value, decimals) {
   if (decimals === null || !Number.isFinite(value)) return value;
   const units = Math.floor(Math.abs(value) * 10 ** decimals + (0.5 + 1e-6));
-  return (Math.sign(value) * units) / 10 ** decimals + 0; // + 0 turns -0 into 0
+  return (Math.sign(value) * units) / 10 ** decimals + 0; // + 0: no -0
 }
 
 /**
- * Calculate the numbers of all steps in order. A recipe uses only earlier numbers. The steps before `from`
- * are not calculated, because their numbers are already in `numbers`. `last` is the last step to calculate.
+ * Every number of the trace, in order: a recipe only looks back. `numbers` may hold those of the steps before
+ * `from`; `last` is the last step that is wanted.
  * @param {Step[]} steps
  */
 export function calculate(steps, decimals, numbers = [], from = 0, last = steps.length - 1) {

@@ -5,8 +5,8 @@ import { state } from "./state.js";
 import { SPLIT, isBack, isNew, isUpdate, letter } from "./trace.js";
 import { escaped, typeset } from "./words.js";
 
-// The parts of the conveyor from left to right. A station is [words of its section, its label, its width]. A
-// letter is the value between two stations, "+" is a sum, and a residual connection begins at "<".
+// From left to right: a station is [words of its section, its label, its width], a letter is the value
+// between two stations, "+" is a sum, and at "<" a residual begins.
 const BELTS = {
   post: [
     ["words", "words + positions", 166], "<", "x", ["multi-head attention", "attention", 116], "a", "+", "s",
@@ -85,8 +85,7 @@ function chip(step, k) {
   return button("step", k, typeset(letter(step)), `${look} title="${step.name}"`);
 }
 
-// The map has a field for each step, with gaps between sections. Keys cannot reach it; they
-// reach the stations and the chips.
+// The map has a field for each step, with gaps between sections. Keyboard users have the stations and chips.
 export function drawMap() {
   const { steps, at } = state;
   page.map.innerHTML = steps.map((step, k) => {

@@ -77,7 +77,7 @@ export function choose(update, rate) {
   begin();
 }
 
-// The numbers equal those of the worksheet for this name, because named_example.py draws in the same way.
+// The numbers are those of the name's worksheet: named_example.py draws them in the same way.
 const DRAWN_FROM = [-1, -0.5, 0, 0, 0, 0, 0.5, 1];
 const WORKSHEET_DECIMALS = 3;
 const FOLDED = { ß: "ss", ς: "σ", ſ: "s" }; // case folding that toLowerCase does not do
@@ -117,7 +117,7 @@ async function draw(numbers) {
   target.given = (await drawArray(numbers, target)).map((number, i) => Math.round(y[i] + number) + 0);
 }
 
-// Draw an array. A matrix is drawn again if a row or a column is all zeros.
+// No row and no column of a matrix is all zeros.
 async function drawArray(numbers, step) {
   for (;;) {
     const list = [];

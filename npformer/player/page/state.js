@@ -26,7 +26,7 @@ export const show = {
 };
 
 export const givens = () => state.steps.map(step => step.given?.slice());
-/** Set up the steps with this update ("sgd" or "adam"), and all numbers as they were at the start. */
+/** Set up the steps with one of the updates, and all numbers as they were at the start. */
 export function lay(update) {
   const steps = stepsOf(state.data, update);
   Object.assign(state, { update, steps, home: homes(steps) });
@@ -40,7 +40,7 @@ export const numberOf = name => state.numbers[stepNamed(name).first];
 export const valuesOf = (step, numbers = state.numbers) => numbers.slice(step.first, step.first + size(step));
 export const digits = () => state.decimals ?? state.data.places;
 export const isHidden = () => (show.predict || markHere()) && !show.answered && !current().given;
-/** Return the mark of this cell, or of this given step. A mark shows that another calculation differs. */
+/** Return the mark of this cell, or of this step of given numbers: where another calculation differs. */
 export function markHere() {
   const { name, given } = current();
   return state.data.marks.find(mark => mark.station === name && (given || mark.cell === state.at.cell));

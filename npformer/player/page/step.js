@@ -151,7 +151,7 @@ function drawSum(step) {
   drawMark(markHere());
   const result = hidden ? "what will stand here?" : write(cell);
   const said = step.given ? `${letter(step)}, given` : spoken(`${letter(step)} ${place}: ${line}${result}`);
-  later("say", 250, () => { page.speaker.textContent = said; }); // not for a cell that is left at once
+  later("say", 250, () => { page.speaker.textContent = said; }); // announce only a cell where the user stays
 }
 
 // A cell where another calculation differs: both numbers are hidden until the user asks for them.

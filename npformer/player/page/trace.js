@@ -28,8 +28,8 @@ function changed(recipe, change) {
 }
 
 /**
- * Return all steps: the first pass, the chosen update and the second pass. The second pass has the recipes of
- * the first pass, but it uses the updated parameters instead of the given ones.
+ * All steps: those of the pass, of the update that was chosen, and of the second pass, with all that is known
+ * about each. The second pass is the first one, with what the update made in place of what was given.
  * @returns {Step[]}
  */
 export function stepsOf(data, update) {
@@ -52,8 +52,7 @@ export function stepsOf(data, update) {
   return steps;
 }
 
-// Make recipes from forms. Each "" in a form is a cell number. The data stores its difference from the cell
-// number at the same place of the previous recipe.
+// Make recipes from forms: "" is a cell, sent as the difference from the cell of the previous recipe.
 function unpacked({ look, forms, form, cells, ...rest }, looks) {
   const step = { ...rest, ...looks[look] };
   if (step.given) return { ...step, given: step.given.slice() };

@@ -23,12 +23,12 @@ export function read(text) {
   return plain === "" ? NaN : Number(plain);
 }
 
-// Return the feedback to a number that a student typed. The correct number is `value` with `places` decimals.
+// Return the feedback to a student's number for `value`, which has so many decimals.
 export function judge(text, value, places) {
   const guess = read(text);
   if (!Number.isFinite(guess)) return "Type a number.";
   const unit = 10 ** -places, far = Math.abs(guess - Number(value.toFixed(places)));
-  const typed = 10 ** -(text.split(/[.,]/)[1] ?? "").trim().length; // the place value of the last digit
+  const typed = 10 ** -(text.split(/[.,]/)[1] ?? "").trim().length; // the value of its last digit
   if (far < unit / 2) return "Right.";
   if (far <= Math.max(3.01 * unit, typed / 2 + unit / 2)) return "Rounding: right but for the last digits.";
   if (value !== 0 && Math.abs(guess + value) < unit) return "Look again: the sign.";
@@ -36,9 +36,8 @@ export function judge(text, value, places) {
 }
 
 /**
- * Return a recipe as text, with numbers that `write` writes. A negative number gets brackets, unless it is
- * the first number.
- * The brackets depend on `place`, the position of this part in the recipe.
+ * The recipe with its numbers, which `write` writes. A negative one stands in brackets unless it comes first.
+ * `place` is where this part stands: it decides about brackets.
  */
 export function arithmetic(recipe, write, place = "first") {
   if (typeof recipe === "number") {

@@ -6,8 +6,7 @@ import { current, show, state, valuesOf } from "./state.js";
 import { drawStep } from "./step.js";
 import { size } from "./trace.js";
 
-// The words of the pasted text, which is NumPy's output, a list or a table. A name such as "Q" comes before
-// the numbers of its step.
+// The text is NumPy's output, a list or a table. A name, "Q", begins the numbers of a step.
 const WORDS = /[-+−]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+−]?(?:nan|inf)\b|[a-z_][\w.]*/gi;
 const FEWEST = 2; // the decimals that are compared if all pasted numbers are integers
 const HIDDEN = -1e8; // a masked score below this number counts as −∞
