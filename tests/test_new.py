@@ -201,7 +201,9 @@ def test_new_makes_tests_fail_for_missing_parts(project):
         "test_plan_lesson_and_readme_agree",
     }, tests.stdout
     assert "the gradient is 0 everywhere" in tests.stdout
-    assert f"npformer/lessons/answers/07.md:80: {MARK} write the answer." in tests.stdout
+    answers = "npformer/lessons/answers/07.md"
+    last_line = len((folder / answers).read_text(encoding="utf-8").splitlines())
+    assert f"{answers}:{last_line}: {MARK} write the answer." in tests.stdout
 
 
 @pytest.mark.slow

@@ -219,11 +219,14 @@ def card_lines(card: Card) -> list[str]:
     return [line for line in lines if line]
 
 
-def passed_text(progress: str) -> str:
-    """Return the text about the number of exercises that have passed."""
-    return templates.catalog().texts["passed"].format(progress)
+def passed_text(n_passed: int) -> str:
+    """Return the text about the number of exercises that passed since Python started.
+
+    Each lesson runs in its own Python process, so in a lesson this number counts the lesson's exercises.
+    """
+    return templates.catalog().texts["passed"].format(n_passed)
 
 
-def heading(title: str, progress: str) -> str:
+def heading(title: str, n_passed: int) -> str:
     """Return the first line of a card in a terminal."""
-    return f"{title}  ({passed_text(progress)})"
+    return f"{title}  ({passed_text(n_passed)})"

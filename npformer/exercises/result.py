@@ -103,14 +103,14 @@ class Result(NamedTuple):
 
     def __repr__(self) -> str:
         title, *lines = feedback.card_lines(self)
-        return "\n".join([feedback.heading(title, progress()), *(f"  {line}" for line in lines)])
+        return "\n".join([feedback.heading(title, len(_passed)), *(f"  {line}" for line in lines)])
 
     def _repr_html_(self) -> str:
         title, *lines = feedback.card_lines(self)
         body = "".join(f"<p style='margin:0.3em 0'>{html.escape(line)}</p>" for line in lines)
         colour = GREEN if self else VERMILLION
         border = f"border-left:4px solid {colour};padding:0.2em 0.8em;max-width:46em"
-        passed = feedback.passed_text(progress())
+        passed = feedback.passed_text(len(_passed))
         return (
             f"<div style='{border}'><b>{html.escape(title)}</b> "
             f"<span style='float:right'>{html.escape(passed)}</span>{body}</div>"

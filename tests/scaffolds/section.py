@@ -4,7 +4,7 @@ import json
 import re
 
 from scaffolds.files import CannotCreate, filled, print_steps, read, replaced_once, write_all
-from scaffolds.sections import EXERCISES, lesson_path, section_number, source_of, titles_of
+from scaffolds.sections import EXERCISES, SUMMARY, lesson_path, section_number, source_of, titles_of
 
 PLAN = "notebooks/README.md"
 GUESSES = "notebooks/guide/guesses.md"
@@ -43,20 +43,32 @@ def cell_of(kind, id, metadata, text):
 
 
 def with_section(notebook, lesson, number, title):
-    """Insert the section before the exercises of a notebook. The number of the exercises grows by 1."""
+    """Insert the section before the summary and the exercises. The number of the exercises grows by 1."""
     old, new = f"## {lesson}.{number} {EXERCISES}", f"## {lesson}.{number + 1} {EXERCISES}"
     cells = []
     for cell in notebook["cells"]:
-        before, heading, after = source_of(cell).partition(old)
-        if not heading or cell["cell_type"] != "markdown":
+        text = source_of(cell)
+        if old not in text or cell["cell_type"] != "markdown":
             cells.append(cell)
             continue
+        before, end = split_at_end_of_lesson(text, old)
         if before:
-            text = before.rstrip().splitlines(keepends=True)
-            cells.append({**cell, "source": text, "id": f"before-{lesson}-{number}"})
+            cells.append({**cell, "source": lines_of(before), "id": f"before-{lesson}-{number}"})
         cells += new_cells(f"{lesson}.{number}", title, f"{lesson}.{number}a")
-        cells.append({**cell, "source": (new + after).splitlines(keepends=True)})
+        cells.append({**cell, "source": lines_of(end.replace(old, new))})
     return {**notebook, "cells": cells}
+
+
+def split_at_end_of_lesson(text, exercises):
+    """Split a text before the summary of the lesson, or before the exercises if it has no summary."""
+    heading = SUMMARY if SUMMARY in text else exercises
+    before, heading, after = text.partition(heading)
+    return before.rstrip(), heading + after
+
+
+def lines_of(text):
+    """Return the lines of a text, each with its newline, as notebook files contain them."""
+    return text.splitlines(keepends=True)
 
 
 def has_code(notebook, lesson, number):

@@ -6,6 +6,7 @@ import re
 from scaffolds.files import ROOT, CannotCreate
 
 EXERCISES = "Exercises"  # the title of the last section of every lesson
+SUMMARY = "## What you learned\n"  # the heading of the summary, which is directly before the exercises
 
 
 def section_number(text):
