@@ -57,6 +57,11 @@ test_gradients = make_gradient_test(
     TINY | {"norm": "post", "activation": "relu", "n_layers": 2, "attention_bias": True, "directions": 1},
     TINY | {"norm": "post", "activation": "gelu", "positions": "rope", "directions": 1},
 )
+test_decoder_block_gradients = make_gradient_test(
+    "decoder_block",
+    TINY | {"norm": "pre", "activation": "gelu", "positions": "rope", "directions": 1},
+    TINY | {"norm": "post", "activation": "relu", "positions": "none", "directions": 1},
+)
 test_golden_values = agrees_with_pytorch("decoder_block", "decoder")
 
 

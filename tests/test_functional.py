@@ -45,6 +45,8 @@ class TestReLU:
         ("NaN stays NaN",                        [NAN],   [NAN]),
     ))  # fmt: skip
 
+    test_gradients = staticmethod(make_gradient_test("relu", {}, {"lead": ()}))
+
     # the golden value
 
     test_golden_values = staticmethod(agrees_with_pytorch("relu"))
@@ -80,6 +82,8 @@ class TestGELU:
             slopes = [float(mpmath.diff(lambda t: t * cdf(t), point)) for point in points]
         np.testing.assert_allclose(y, values, rtol=0, atol=units[0] * EPSILON[dtype])
         np.testing.assert_allclose(dz, slopes, rtol=0, atol=units[1] * EPSILON[dtype])
+
+    test_gradients = staticmethod(make_gradient_test("gelu", *combine(approximate=[False, True])))
 
     # the golden value
 
@@ -182,6 +186,8 @@ class TestDropout:
         )
         assert y.mean() == pytest.approx(0.5, abs=5 * math.sqrt(rate / (1 - rate) / 2 / n))
         assert (npf.dropout_forward(x, rate, rng)[0] != y).any(), "the second call must draw another mask"
+
+    test_gradients = staticmethod(make_gradient_test("dropout", *combine(rate=[0.0, 0.5])))
 
     # the edges
 

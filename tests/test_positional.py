@@ -107,6 +107,8 @@ class TestLearnedPositions:
         assert (y == x + P[:4]).all() and (dx == dy).all() and not grads.P[4:].any()
         np.testing.assert_allclose(grads.P[:4], dy.reshape(-1, 4, 5).sum(axis=0), atol=1e-14)
 
+    test_gradients = staticmethod(make_gradient_test("learned_positions", {}, {"lead": ()}))
+
 
 def complex_pairs(x, layout):
     """Return x as complex numbers, one for each pair of columns."""

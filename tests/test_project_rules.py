@@ -42,6 +42,7 @@ TOP_LEVEL = {
 SLIDE = 25  # the largest number of lines of a function below its signature and docstring
 MOST_WORDS = 8  # the largest number of words in the name of a test, after "test_"
 PATHS = sorted(PACKAGE.rglob("*.py"))
+TEST_FILES = sorted((ROOT / "tests").rglob("test_*.py"))
 MODULES = {str(p.relative_to(PACKAGE)): ast.parse(p.read_text(encoding="utf-8")) for p in PATHS}
 
 
@@ -72,7 +73,9 @@ def test_imports_only_go_down():
     graph = {}
     for path, tree in MODULES.items():
         name = floor(*Path(path).with_suffix("").parts)
-        assert name in FLOORS, f"{path}: give it a floor here and in the design"
+        assert name in FLOORS, (
+            f"{path}: add its level to FLOORS here, and a line to notebooks/guide/layout.md"
+        )
         imports = set(imported(tree)) - {name}
         assert [module for module in imports if FLOORS[module] > FLOORS[name]] == [], path
         graph.setdefault(name, set()).update(imports)
@@ -235,6 +238,44 @@ def test_every_golden_case_is_tested():
     assert {case["operation"] for case in CASES.values()} == {*re.findall(r'"(\w+)"', arguments)}
 
 
+# Backward functions without golden values of PyTorch, each with the reason.
+WITHOUT_GOLDEN_VALUES = {
+    "dropout": "PyTorch draws different random numbers",
+    "learned_positions": "PyTorch has no such function: it is an addition, and golden models use it",
+    "rope": "PyTorch has no such function; golden cases of attention and of models use it",
+    "tiled_attention": "test_tiled_attention.py compares it with attention, which has golden values",
+}
+
+
+@cache
+def operations_tested_with(helper):
+    """Return the operations that calls such as make_gradient_test("ffn", …) in the tests name."""
+    operations = set()
+    for path in TEST_FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+            if is_call and node.func.id == helper:
+                arguments = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+                operations.update(arguments)
+    return operations
+
+
+def test_every_backward_has_a_gradient_test():
+    operations = {name.removesuffix("_backward") for name in npformer.__all__ if name.endswith("_backward")}
+    advice = 'write test_gradients = make_gradient_test("<operation>", {}) in the tests of these operations'
+    assert operations - operations_tested_with("make_gradient_test") == set(), advice
+
+
+def test_every_backward_has_golden_values():
+    operations = {name.removesuffix("_backward") for name in npformer.__all__ if name.endswith("_backward")}
+    without = operations - operations_tested_with("agrees_with_pytorch")
+    advice = (
+        'write test_golden_values = agrees_with_pytorch("<operation>") in the tests of these operations, '
+        "or add them with a reason to WITHOUT_GOLDEN_VALUES"
+    )
+    assert without == set(WITHOUT_GOLDEN_VALUES), advice
+
+
 def test_top_level_has_only_known_files():
     assert {Path(path).parts[0] for path in repository_files()} <= TOP_LEVEL
 
@@ -274,8 +315,6 @@ def test_no_text_is_left_to_write():
 
 
 # --- the names of the tests ---------------------------------------------------------------------------
-
-TEST_FILES = sorted((ROOT / "tests").rglob("test_*.py"))
 
 
 @pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.stem)
