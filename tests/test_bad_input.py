@@ -11,6 +11,7 @@ npformer/validation. Bounds are evaluated as Python, masks are checked with NumP
 are compared with the lengths of all other arrays.
 """
 
+import inspect
 import re
 import zlib
 from collections import defaultdict, namedtuple
@@ -416,6 +417,23 @@ UNCHECKED_PLACES = """
 def test_every_function_has_a_valid_call():
     missing = NAMES_OF_FUNCTIONS - ELSEWHERE - UNREADABLE - set(CALLS)
     assert missing == set(), "these functions have no valid call in tests/valid_calls.py"
+
+
+# Optional arguments that keep their default, None, in the valid calls, each with the reason.
+KEPT_NONE = {
+    "multi_head_attention_forward-n_kv_heads": "the golden values and RELATIONS have grouped heads",
+}
+
+
+def test_optional_arguments_have_a_value():
+    """An argument that is None in every call is not tested."""
+    kept = set()
+    for name in CALLS:
+        parameters = inspect.signature(inspect.unwrap(getattr(npf, name))).parameters.values()
+        optional = {parameter.name for parameter in parameters if parameter.default is None}
+        kept.update(f"{name}-{argument}" for argument in optional if CALLS[name]()[argument] is None)
+    advice = "add a valid value to VALUES_BY_NAME in tests/valid_calls.py, or the reason to KEPT_NONE"
+    assert kept == set(KEPT_NONE), advice
 
 
 def test_every_place_has_odd_values():

@@ -39,7 +39,9 @@ from weights import GET_MODEL, skip_without
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-HOW_TO_REWRITE = "If the new output is right: NPFORMER_REWRITE=1 uv run pytest tests/test_notebooks.py"
+HOW_TO_REWRITE = (
+    "If the new output is correct: NPFORMER_REWRITE=1 uv run pytest tests/test_notebooks.py -k {}"
+)
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PICTURE = re.compile(r'<img alt="([^"]*)" width="(\d+)" src="data:image/png;base64,([^"]*)">')
@@ -266,7 +268,7 @@ def test_notebook_outputs_are_not_stale(path, tmp_path, capsys):
                 print(f"{path.name}: {message}", file=sys.stderr)
         return
     difference = notebook_difference(committed, executed)
-    assert difference is None, f"{path.name}, {difference}\n{HOW_TO_REWRITE}"
+    assert difference is None, f"{path.name}, {difference}\n{HOW_TO_REWRITE.format(path.stem)}"
 
 
 @per_notebook(now=())
@@ -278,7 +280,8 @@ def test_notebook_cells_run_backwards_after_one_run(path, tmp_path):
 def test_notebook_is_in_its_normal_form(path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    assert nbformat.writes(normalised(notebook)) + "\n" == path.read_text(encoding="utf-8"), HOW_TO_REWRITE
+    advice = HOW_TO_REWRITE.format(path.stem)
+    assert nbformat.writes(normalised(notebook)) + "\n" == path.read_text(encoding="utf-8"), advice
 
 
 def make_notebook(source, printed, *tags):

@@ -517,15 +517,15 @@ def _other_output(forward: Block, probe: _Probe, config: TransformerConfig) -> t
     """Return an array to compare the block's output with, and the message for a failed comparison."""
     if probe.second_call is None:
         expected = encoder_block_forward(probe.x, probe.params, config, mask=probe.mask)[0]
-        return expected, "the first input that gives another output isolates it"
+        return expected, "this is the first input for which the two outputs differ"
     x, params = probe.second_call
     if x is probe.x and params is probe.params:
         # The second call would repeat the first call, so the output is compared with x instead.
-        return x, "with both sub-layers off, x comes out as it went in: where do the norms stand?"
+        return x, "without both sub-layers, the output equals x: where are the norms?"
     y = _output_of(forward(x.copy(), params, config))
     if probe.must_differ:
-        return y, "what should matter here does not"
-    return y, "what should not matter here does"
+        return y, "the output should change here, and it does not"
+    return y, "the output should not change here, and it does"
 
 
 def _direction(y: Array) -> Array:

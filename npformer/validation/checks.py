@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -291,9 +291,19 @@ def names_floats(dtype: Any) -> bool:
 # --- errors ---------------------------------------------------------------------------------------
 
 
+class WrongKind(NamedTuple):
+    """The data of an error about a value of the wrong type."""
+
+    argument: str
+    value: Any
+    expected: str
+
+
 def wrong_kind(function: str, argument: str, value: Any, expected: str) -> TypeError:
-    """Return the error about a value of the wrong type."""
-    return TypeError(f"{function}: {argument} is {describe_value(value)}; expected {expected}")
+    """Return the error about a value of the wrong type. Its attribute `wrong_kind` has the data."""
+    error = TypeError(f"{function}: {argument} is {describe_value(value)}; expected {expected}")
+    error.wrong_kind = WrongKind(argument, value, expected)  # type: ignore[attr-defined]
+    return error
 
 
 def wrong_dtype(function: str, argument: str, x: Any, expected: str) -> TypeError:

@@ -161,11 +161,11 @@ def passes_checks(call: Call, signature: Signature, only_of_values: bool) -> boo
 
 
 def mention_none(error: TypeError, place: Place, function: str) -> None:
-    """If an optional value has the wrong type, add to the message that None is accepted too."""
-    message = str(error)
-    is_about_the_type = message.startswith(f"{function}: {place.path} is ")  # otherwise it is about the dtype
-    if place.rule.is_optional and is_about_the_type:
-        error.args = (message.replace("; expected ", "; expected None or ", 1),)
+    """If an optional value has the wrong type, change the message: it says that None is accepted too."""
+    problem: checks.WrongKind | None = getattr(error, "wrong_kind", None)  # None if the dtype is wrong
+    if problem and problem.argument == place.path and place.rule.is_optional:
+        expected = f"None or {problem.expected}"
+        error.args = checks.wrong_kind(function, place.path, problem.value, expected).args
 
 
 def check_value(function: str, argument: str, value: Any, annotation: Any) -> None:

@@ -5,17 +5,19 @@ not import npformer. uv can install PyTorch for this one run:
 
     uv run --with torch==2.13 python tests/data/make_golden.py
 
-The script computes every case in the golden files again with PyTorch, writes the answers, and prints how much
-they differ from the previous answers. On the same machine they are equal. On another machine a last digit may
-differ. The inputs in the files do not change. golden_files.py describes the format.
+The script computes every case in the golden files again with PyTorch, and prints how much the answers differ
+from those in the files. On the same machine they are equal. On another machine a last digit may differ.
+Therefore the script writes only the files that get a new case; with --all it writes every file. The inputs in
+the files do not change. golden_files.py describes the format.
 
 To add a case, add it to the list of its file in NEW_CASES at the end of the script, and run the script:
 
     shapes = {"x": (2, 8), "W": (8, 30), "d_y": (2, 30)}
     NEW_CASES = {"golden_functional": [new_case("linear_wide", "linear", {}, shapes)]}
 
-The file then has the case, so you can remove it from NEW_CASES. For a new operation, first add PyTorch's way
-to compute it to OPERATIONS.
+"d_y" is the upstream gradient, with the shape of the output: "d_y": () for a loss. The file then has the
+case, so you can remove it from NEW_CASES. For a new operation, first add PyTorch's way to compute it to
+OPERATIONS.
 
 Every output comes from a function, module, loss or optimizer of PyTorch. Every gradient comes from PyTorch's
 autograd. Two features that PyTorch's attention does not have are added here in a few lines: RoPE, and an
@@ -23,6 +25,7 @@ output of zero for a query that may attend to no key. For such a query, PyTorch 
 implementation and zero in another. ALiBi is an additive mask, which PyTorch's modules accept.
 """
 
+import argparse
 import math
 import zlib
 from unittest import mock
@@ -360,7 +363,10 @@ NEW_CASES = {}  # {name of a golden file: its new cases}; cases that the file ha
 
 
 def main():
-    """Compute all golden files again."""
+    """Compute all golden files again, and write those with a new case; with --all, write all of them."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--all", action="store_true", help="write every file, also those without a new case")
+    writes_all = parser.parse_args().all
     if not torch.__version__.startswith("2.13"):
         print(f"note: the committed values come from PyTorch 2.13, this is {torch.__version__}")
     torch.set_default_dtype(torch.float64)
@@ -374,16 +380,16 @@ def main():
         new = [case for case in NEW_CASES.get(file.stem, []) if case["name"] not in names]
         with sdpa_kernel(SDPBackend.MATH), with_zero_rows:
             after = [solve(case) for case in [*before, *new]]
-        write(file, after)
+        if new or writes_all:
+            write(file, after)
         difference = max(
             abs(old["answers"][name] - x).max() / max(1, abs(x).max())
             for old, new in zip(before, after[: len(before)], strict=True)
             for name, x in new["answers"].items()
             if name in old["answers"]
         )
-        print(
-            f"{file.name}: {len(after)} cases, moved by {difference:.1e}, {file.stat().st_size / 1000:.0f} kB"
-        )
+        what = "written" if new or writes_all else "not written: no new case"
+        print(f"{file.name}: {len(after)} cases, {len(new)} new, difference {difference:.1e}, {what}")
 
 
 if __name__ == "__main__":

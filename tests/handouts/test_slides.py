@@ -398,13 +398,40 @@ def test_slides_of_every_lesson_are_readable(number):
     assert 25 <= len(found) <= 40 and len(set(titles)) == len(titles)
     assert all(title.startswith("#") and len(title.lstrip("# ")) > 3 for title in titles)
     wholes = ["\n\n".join((slide.text, *slide.then)) for slide in found]
-    for whole in wholes:
-        assert count_words(whole) <= MOST_WORDS and "import " not in whole.partition("<")[0]
-        shown = re.findall(r"```python\n(.*?)\n```", whole, flags=re.S)
-        assert all(len(lines.split("\n")) <= MOST_LINES for lines in shown)
-        drawings = re.findall(r'<pre class="drawn".*?</pre>', whole, flags=re.S)
-        assert all(re.search('class="(bar|box|.*square)"', drawing) for drawing in drawings)
-    assert 3 * sum(bool(re.search(PICTURE_TAG, whole)) for whole in wholes) >= 2 * len(found)
+    problems = {}
+    for title, whole in zip(titles, wholes, strict=True):
+        if problems_of_slide(whole):
+            problems[title] = problems_of_slide(whole)
+    assert problems == {}
+    without_picture = [
+        title for title, whole in zip(titles, wholes, strict=True) if not re.search(PICTURE_TAG, whole)
+    ]
+    advice = (
+        f"at most a third of the slides may have no picture; {HOW_TO_DRAW} "
+        f"Slides without a picture: {without_picture}"
+    )
+    assert 3 * len(without_picture) <= len(found), advice
+
+
+HOW_TO_SHORTEN = "`stage`, `ask` or `answer` in the cell's metadata gives a shorter text for the slide"
+HOW_TO_DRAW = "`drawn` in a cell's metadata draws its printed numbers."
+
+
+def problems_of_slide(whole):
+    """Return what is wrong with the text of a slide, each with its remedy."""
+    problems = []
+    if count_words(whole) > MOST_WORDS:
+        problems.append(f"{count_words(whole)} words, at most {MOST_WORDS}: {HOW_TO_SHORTEN}")
+    if "import " in whole.partition("<")[0]:
+        problems.append("an import: move it into a cell that is skipped on slides")
+    for code in re.findall(r"```python\n(.*?)\n```", whole, flags=re.S):
+        n_lines = len(code.split("\n"))
+        if n_lines > MOST_LINES:
+            problems.append(f"{n_lines} lines of code, at most {MOST_LINES}: split the cell")
+    for drawing in re.findall(r'<pre class="drawn".*?</pre>', whole, flags=re.S):
+        if not re.search('class="(bar|box|.*square)"', drawing):
+            problems.append("`drawn` draws nothing: `where` must match printed numbers")
+    return problems
 
 
 def test_read_guesses_finds_two_per_prediction():

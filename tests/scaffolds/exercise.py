@@ -210,6 +210,8 @@ def create_exercise(exercise, kind, section, file, topic, level):
     write_all(texts)
     sort_imports(*[path for path in texts if path.endswith(".py")])
     print_steps([
+        f"The topic is {values['topic']!r} and the level is {level}. "
+        f"If one of them is wrong, change it in {QUESTIONS}.",
         f"Replace every mark in these files; `uv run npformer show {exercise}` shows the task.",
         "`uv run python tests/new.py exercises` writes the student's notebook and the tables.",
         "`uv run pytest tests/exercises tests/test_project_rules.py`: the failing tests say what is missing.",
@@ -217,9 +219,19 @@ def create_exercise(exercise, kind, section, file, topic, level):
 
 
 def topic_of(exercise, questions, lesson, number):
-    """Return "backward" for ids such as kl.backward, otherwise the topic of the last exercise so far."""
+    """Return the topic of the last exercise with the same prefix, or else of the same section.
+
+    An id such as kl.backward has the topic "backward".
+    """
     if exercise.endswith(".backward"):
         return "backward"
-    earlier = re.split(r"^(?=# \d\d, section )", questions, flags=re.MULTILINE)[1:]
-    texts = "".join(part for part in earlier if part_number(part) <= (lesson, number))
-    return re.findall(r"^## \S+ \((.+), level \d\)", texts or questions, re.MULTILINE)[-1]
+    topics = dict(re.findall(r"^## (\S+) \((.+), level \d\)", questions, re.MULTILINE))
+    sections = sections_of_exercises(questions)
+    prefix = exercise.partition(".")[0] + "."
+    same_prefix = [topic for other, topic in topics.items() if other.startswith(prefix)]
+    same_section = [topic for other, topic in topics.items() if sections[other] == (lesson, number)]
+    topics_of_relatives = same_prefix or same_section
+    if not topics_of_relatives:
+        known = ", ".join(sorted(set(topics.values())))
+        raise CannotCreate(f"give the exercise a topic, such as --topic loss; the bank has {known}")
+    return topics_of_relatives[-1]
