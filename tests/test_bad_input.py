@@ -35,6 +35,7 @@ from valid_calls import (
     TREE,
     UNREADABLE,
     VOCAB_SIZE,
+    backward_of,
     call,
     drawn,
     fingerprint,
@@ -405,8 +406,10 @@ def test_checked_function_rejects_odd_values(function):
 
 
 # Places whose annotation says nothing about valid values. RELATIONS has wrong values for them.
-UNCHECKED_PLACES = """
-    cross_entropy_backward-dloss sgd_update-params sgd_update-grads adam_init-params adam_update-params
+LOSSES = sorted(set(FORWARD) - set(SIZED))  # their output is one number, and so is its gradient, dloss
+UNCHECKED_PLACES = [f"{backward_of(loss)}-dloss" for loss in LOSSES]
+UNCHECKED_PLACES += """
+    sgd_update-params sgd_update-grads adam_init-params adam_update-params
     adam_update-grads adam_update-state.m adam_update-state.v order_sensitivity-f load_minilm-path
     sentence_embeddings-texts sentence_embeddings-tokenizer encoder_block_from_torch-state
     train_byte_pairs-text load_llama2c-model_file load_llama2c-tokenizer_file load_gguf-path load_llama-path
@@ -561,9 +564,6 @@ RELATIONS = [  # function, place of the wrong value ("" for several places), val
     ("cross_entropy_forward", "", with_(logits=np.ones((0, 5)), targets=np.ones(0, int)), V,
      "targets has no id that counts; expected at least one: there is nothing to average"),
     ("cross_entropy_forward", "targets", Change(np.ravel), V, "targets has shape (12,)"),
-    ("cross_entropy_backward", "dloss", np.ones((2, 6)), V, "dloss has shape (2, 6)"),
-    ("cross_entropy_backward", "dloss", np.float32(1), T, "dloss is a NumPy scalar (float32)"),
-    ("cross_entropy_backward", "dloss", np.nan, V, "dloss is nan; expected a finite number"),
     # trees with different structures
     ("adam_update", "grads.gamma", one(np.nan), V, "grads.gamma holds NaN or a number too large to square"),
     ("adam_update", "grads.beta", one(1e160), V, "grads.beta holds NaN or a number too large to square"),
@@ -627,6 +627,12 @@ RELATIONS = [  # function, place of the wrong value ("" for several places), val
     ("to_backend", "backend", 3, T, "backend is an int (3); expected one of 'numpy', 'cupy'"),
     ("to_backend", "backend", "torch", V, "backend is 'torch'; expected one of 'numpy', 'cupy'"),
 ]  # fmt: skip
+for loss in LOSSES:
+    RELATIONS += [
+        (backward_of(loss), "dloss", np.ones((2, 6)), V, "dloss has shape (2, 6)"),
+        (backward_of(loss), "dloss", np.float32(1), T, "dloss is a NumPy scalar (float32)"),
+        (backward_of(loss), "dloss", np.nan, V, "dloss is nan; expected a finite number"),
+    ]
 
 
 def id_of_relation(row):
@@ -646,7 +652,7 @@ def test_wrong_relation_has_its_message(function, place, value, error_type, mess
     assert str(error).startswith(f"{function}: {message}")
 
 
-@pytest.mark.parametrize("loss", sorted(set(FORWARD) - set(SIZED)))
+@pytest.mark.parametrize("loss", LOSSES)
 def test_loss_of_an_empty_batch_is_rejected(loss):
     """A mean over no rows would be NaN."""
     error = rejection(loss, FORWARD[loss](lead=(0,)))

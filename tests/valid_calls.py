@@ -19,9 +19,8 @@ test fails and names this line. These are the cases; the names are in this file 
 - The function does not validate its arguments by its signature: add the odd values that it accepts to
   ACCEPTED_ODD_VALUES in test_bad_input.py.
 
-The output of a loss is one number without leading axes, so the tests of sizes and batches leave it out. Its
-upstream gradient `dloss` is one number too, whose annotation says nothing about valid values: add it, such as
-cross_entropy_backward-dloss, to UNCHECKED_PLACES in test_bad_input.py, and its wrong values to RELATIONS.
+A loss needs no line. Its output is one number without leading axes, so the tests of sizes and batches leave
+it out. Its upstream gradient must have the annotation DLoss and the name dloss: test_bad_input.py tests it.
 """
 
 import inspect
