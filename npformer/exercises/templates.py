@@ -393,12 +393,16 @@ def _plural(parameter: str, value: Any) -> str:
     return str(value)
 
 
+# The parameters that enumerate things. With several things, a sentence uses the template for "many".
+ENUMERATIONS = ("names", "indices", "places", "axes")
+
+
 def sentence(finding: Finding, outputs: Sequence[str] = (), part: str = "says") -> str:
     """Write the sentence about a finding, or its question if ``part`` is "asks", or "" without a template."""
     template = catalog().findings[finding.kind]
-    names = finding.parameters.get("names") or finding.parameters.get("indices") or ()
+    has_several = any(len(finding.parameters.get(name, ())) > 1 for name in ENUMERATIONS)
     several = f"{part}_many"
-    if several in template and len(names) > 1:
+    if several in template and has_several:
         text = fill(template[several], finding, outputs)
     else:
         text = fill(template.get(part, ""), finding, outputs)

@@ -30,6 +30,24 @@ def test_every_kind_of_finding_has_a_template(kind):
         assert placeholders(text) <= {*KINDS[kind].parameters, *phrases, *OUTPUT_NAMES}, text
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "says_many" in CATALOG.findings[kind]])
+def test_template_for_several_things_counts_things(kind):
+    """A sentence can only be about several things if one of its parameters enumerates them."""
+    assert set(KINDS[kind].parameters) & set(templates.ENUMERATIONS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "expected"),
+    [
+        ("numbers_differ", {"places": (2,)}, "Number 2 differs."),
+        ("numbers_differ", {"places": (2, 4, 6)}, "Numbers 2, 4 and 6 differ."),
+        ("columns_agree", {"indices": (0, 2)}, "Columns 0 and 2 agree."),
+    ],
+)
+def test_sentence_about_several_things_is_plural(kind, parameters, expected):
+    assert templates.sentence(make_finding(kind, **parameters)) == expected
+
+
 def test_every_template_belongs_to_a_kind():
     assert set(CATALOG.findings) <= set(KINDS)
 
