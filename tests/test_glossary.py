@@ -135,7 +135,7 @@ def test_every_exception_has_a_reason_and_is_needed():
     ("text", "words"),
     [
         ("A wrong answer is told what it looks like.", ["told"]),
-        ("They can be told apart.", []),
+        ("You have told it the word.", []),
         ("One token is a piece of a word, and a piece is short.", ["piece"]),
         ("The Slope, or **derivative**, has another slope.", ["slope"]),
     ],
