@@ -34,7 +34,7 @@ def to_backend(tree: Tree, backend: str) -> Tree:
     Parameters
     ----------
     tree : tree
-        Arrays that are already in this library stay as they are. Numbers, such as Adam's step, stay numbers.
+        Arrays that already belong to `backend` are not copied. Numbers, such as Adam's step, stay numbers.
     backend : "numpy" or "cupy"
 
     Returns

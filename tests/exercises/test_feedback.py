@@ -178,4 +178,4 @@ def test_result_fields_are_data_then_text():
 def test_sentence_about_one_number_has_no_index():
     finding = Finding("nan_at", "loss", {"index": (), "others_agree": False})
     text = templates.sentence(finding, ("loss",))
-    assert text == "The output loss is NaN where the task asks for a number."
+    assert text == "The output `loss` is NaN where the task asks for a number."

@@ -116,7 +116,7 @@ def test_call_remotely_reads_plain_fields(grade_replies, value):
 
 def test_call_remotely_reports_errors(grade_replies):
     evidence = grade_forged_value(grade_replies, {"error": ERROR})
-    assert evidence == "The function stopped with KeyError: “x”, in line 3 of f."
+    assert evidence == "The function stopped with KeyError: “x” (line 3 of f)."
     evidence = grade_forged_value(grade_replies, {"error": ERROR | {"line": None}})
     assert evidence == "The function stopped with KeyError: “x”."
 
