@@ -1,7 +1,8 @@
 """Scaled dot-product attention, multi-head attention and masks, forward and backward.
 
-In a backward function, ``# from y = w v: (..., T_k, d_v)`` means that the line differentiates this forward equation,
-and that its result has the shape (..., T_k, d_v). T_q is the number of queries, T_k the number of keys.
+In a backward function, ``# from y = w v: (..., T_k, d_v)`` means that the line differentiates this forward
+equation, and that its result has the shape (..., T_k, d_v). T_q is the number of queries, T_k the number of
+keys.
 """
 
 import math
