@@ -1,6 +1,7 @@
 """The encoder block and the encoder, a stack of such blocks, forward and backward.
 
-In a backward function, ``# from s = x + dropout(a)`` means that the line differentiates this forward equation.
+In a backward function, ``# from s = x + dropout(a)`` means that the line differentiates this forward
+equation.
 """
 
 from collections.abc import Callable
