@@ -61,7 +61,7 @@ def run_solution(task: Code) -> tuple[Outcome, ...]:
 
 @cache
 def known_mistakes(task: Code) -> tuple[Known, ...]:
-    """Run one mutant of the solution per edit of each listed mistake on the calls of the exercise."""
+    """Run every mutant (one per edit of a listed mistake) on the calls of the exercise."""
     known = []
     for mistake, function in task.wrong_functions():
         answers = run_calls(task, function)
@@ -70,7 +70,7 @@ def known_mistakes(task: Code) -> tuple[Known, ...]:
 
 
 def find_differing_outputs(task: Code, found: Sequence[Outcome]) -> frozenset[str]:
-    """Return the names of the outputs that are wrong on some call."""
+    """Return the names of the outputs that are wrong on at least one call."""
     names = set()
     for outcome, expected in zip(found, run_solution(task), strict=True):
         for name, is_correct in zip(task.probe.outputs, compare_outputs(outcome, expected), strict=True):
@@ -123,7 +123,10 @@ def _find_fitting(
 
 
 def _fits(task: Code, known: Known, found: Sequence[Outcome], expected: Sequence[Outcome]) -> bool:
-    """Return whether the answer equals a mistake on every call, in the outputs that the mistake changes."""
+    """Return whether a listed mistake gives the student's outputs on every call.
+
+    Only the outputs that the mistake changes are compared.
+    """
     return all(_fits_one(task, known, a, b) for a, b in zip(found, expected, strict=True))
 
 
@@ -140,7 +143,7 @@ def _right_on_fresh(task: Code) -> tuple[Outcome, ...]:
 
 
 def _fits_one(task: Code, known: Known, found: Outcome, expected: Outcome) -> bool:
-    """Return whether the answer equals a mistake in one call, in the outputs that the mistake changes.
+    """Return whether a listed mistake gives the student's outputs in one call, as in `_fits`.
 
     If both functions fail in this call, they count as equal.
     """

@@ -45,7 +45,7 @@ class Mistake:
     question: str
     kind: str = "wrong"  # one of "wrong", "robustness", "variant", "convention", "precision" and "note"
     tolerance: float | None = (
-        None  # the tolerance for equality with the mistake's answer; None means the default
+        None  # the tolerance for a comparison with this mistake's output; None means the default
     )
     sees_in: dict[str, str] = field(default_factory=dict)  # {exercise id: a more specific observation}
 

@@ -109,7 +109,8 @@ def test_example_from_name_has_numbers_for_a_pencil(name):
     assert abs(example.target - worked_example(example).named["y"].value).max() <= 1.5
 
 
-# (rule, matrix, letters): if this matrix is drawn from these letters, the example violates only this rule.
+# (rule for the numbers, matrix, letters). If this matrix is drawn from these letters, the lessons' example
+# violates only this rule.
 DULL_EXAMPLES = [
     ("a unit is near its kink", "ffn.W_1", "0"),
     ("a token switches no unit on", "ffn.W_1", "19"),
