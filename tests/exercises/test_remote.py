@@ -1,4 +1,4 @@
-"""The checker receives results and errors from functions that run in another process."""
+"""Test that the checker can receive results and errors from functions that run in another process."""
 
 import numpy as np
 import pytest

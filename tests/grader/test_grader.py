@@ -101,7 +101,7 @@ def find_missing_protections():
 def write_hostile_class(folder, out, port, few):
     """Write the class without the files that this system cannot grade safely, and return the cases."""
     cases = hostile.write_class(folder, out=out, port=port, correct_files=3 if few else 50, few=few)
-    if find_missing_protections():  # without a sandbox, some files would harm the test itself
+    if find_missing_protections():  # without these protections, some files would harm the test itself
         for name in [name for name, case in cases.items() if "alone" in case.flags]:
             (folder / name).unlink()
             del cases[name]
@@ -214,7 +214,7 @@ def test_grade_limits_processes(small_grader):
 
 
 def test_grade_file_cannot_stop_other_processes(small_grader):
-    """A file tries to stop the process that watches it. The next file is graded as usual."""
+    """A file tries to stop the process that supervises it. The next file is graded as usual."""
     if not small_grader.missing_protections:
         text = STOPS_OTHERS + hostile.read_cases()["allclose.py"].text
         assert small_grader.grade("a.py", text.encode(), ["order.bag"])[0].status == "pass"
@@ -251,7 +251,7 @@ memory exit_in_table files_of_its_own""".split()
 
 @pytest.mark.skipif(not HAS_UNSHARE, reason="needs unshare of util-linux")
 def test_grade_without_sandbox_reports_it_and_ends_processes(tmp_path, temporary):
-    """The files start few processes, because the system does not limit the number of processes of root."""
+    """The files start only a few processes, because the system does not limit how many processes root can start."""
     folder, out = tmp_path / "class", tmp_path / "out.csv"
     folder.mkdir()
     cases = hostile.read_cases()

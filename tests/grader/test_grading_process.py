@@ -22,7 +22,7 @@ def grade_replies(thread_grader):
     """A function that grades a file whose workers send fixed replies.
 
     Each worker sends the given values or bytes, whatever it receives, and then closes the channel. The
-    function returns the status and the evidence of each row.
+    function returns the status and the evidence in each row of the result.
     """
     with ExitStack() as stack:
 
