@@ -280,12 +280,13 @@ PROGRAM = "import sys\nfrom npformer import cli\nsys.exit(cli.main())"
 
 
 def write_twelve_files(folder):
-    """Write twelve files. The last six take longer, so the interruption comes before the end of the run."""
+    """Write twelve files. The last six wait for a point in time, so that the interruption comes first."""
     folder.mkdir()
+    end = time.time() + 8
     for i in range(12):
         text = hostile.RIGHT if i % 3 else hostile.ZEROS
-        seconds = 0.05 if i < 6 else 0.8
-        (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({seconds})\n{text}")
+        wait = "time.sleep(0.05)" if i < 6 else f"time.sleep(max(0, {end} - time.time()))"
+        (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\n{wait}\n{text}")
 
 
 def interrupt_after_three_files(command, temporary, signal_number, is_repeated):
