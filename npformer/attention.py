@@ -173,7 +173,7 @@ def KV_HEADS(value: Any, name: str, call: Call) -> None:
         raise call.value_error(f"{name} is {value}; expected a divisor of n_heads={n_heads}")
 
 
-@rule("tells d_kv")
+@rule("records d_kv")
 def RECORDS_D_KV(W_Q: Any, name: str, call: Call) -> None:
     """Record d_kv = n_kv_heads d_k. Without n_kv_heads in the call or its config, d_kv is d_model.
 

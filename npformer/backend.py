@@ -103,5 +103,5 @@ def _why_no_cupy() -> str:
         y.sum().item()
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        return f"CuPy is installed, but no GPU answers: {reason}"
+        return f"CuPy is installed, but it cannot use a GPU: {reason}"
     return ""
