@@ -77,7 +77,10 @@ def _are_identical(a: Array, b: Array) -> bool:
 
 
 def is_correct_for(trial: Trial, student_change: Change, correct_change: Change) -> bool:
-    """Return whether the answer after one change equals the correct output after a different change."""
+    """Return whether the answer for changed arguments equals the correct output for other changed arguments.
+
+    `student_change` changes the arguments of the student's function, `correct_change` those of the solution.
+    """
     for given in trial.calls:
         found = trial.answer(student_change(*given))
         right = trial.answer(correct_change(*given), right=True)

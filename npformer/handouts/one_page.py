@@ -141,7 +141,7 @@ def adamw(weights, gradients, ms, vs, step, rate, beta_1=0.9, beta_2=0.98, eps=1
         w -= rate * (m_hat / (np.sqrt(v_hat) + eps) + decay * w)
 
 def new_weights(rng, d=32, d_ff=128, h=2, n_blocks=2):
-    """At random, so large that what goes in and what comes out of a product are about the same size"""
+    """Random weights, scaled so that the input and the output of a product have the same magnitude"""
     weights = [rng.normal(0, d**-0.5, (len(LETTERS), d))]                  # E
     for _ in range(n_blocks):
         weights += [*rng.normal(0, d**-0.5, (3, h, d, d // h))]            # W_Q, W_K, W_V

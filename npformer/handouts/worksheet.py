@@ -116,7 +116,7 @@ MINUTES = {
     45: STEPS_OF_BACKWARD,
 }  # {minutes: the steps that have empty boxes}
 INSTRUCTIONS = (
-    "Find the number for every empty box. Numbers on grey are given. The line above a table gives the formula.",
+    "Find the number for every empty box. Numbers on grey are given. Formulas are above the tables.",
     f"Round to {DECIMALS} decimals, a half away from zero (0.4205 becomes 0.421). ε = 0.00001. "
     "Σ: what a table's boxes add up to.",
     "pos counts the tokens from 0, i the pairs of columns; ⊙ multiplies entry by entry, ᵀ turns rows "

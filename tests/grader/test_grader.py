@@ -1,4 +1,4 @@
-"""Tests of the whole grader: a hostile class, the sandbox, interruptions, and processes that end."""
+"""Tests of the whole grader: a class with hostile submissions, the sandbox, interruptions, and processes that end."""
 
 import csv
 import os
@@ -79,7 +79,7 @@ def wait_for_processes(temporary):
     raise AssertionError(f"still running: {process_ids}")
 
 
-# --- a hostile class -------------------------------------------------------------------------------
+# --- a class with hostile submissions ----------------------------------------------------------------
 
 EXPECTED_CELLS = {  # {(file, column): a text that this cell of the table must contain}
     ("surrogate_name.py", "student"): "A\\udcff\\x00 B",

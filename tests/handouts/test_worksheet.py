@@ -109,8 +109,8 @@ def test_example_from_name_has_numbers_for_a_pencil(name):
     assert abs(example.target - worked_example(example).named["y"].value).max() <= 1.5
 
 
-# (rule for the numbers, matrix, letters). If this matrix is drawn from these letters, the lessons' example
-# violates only this rule.
+# (rule for the numbers, matrix, seed). If this matrix of the lessons' example is replaced by the one that the
+# seed gives, the example breaks this rule and no other.
 DULL_EXAMPLES = [
     ("a unit is near its kink", "ffn.W_1", "0"),
     ("a token switches no unit on", "ffn.W_1", "19"),
@@ -127,11 +127,11 @@ DULL_EXAMPLES = [
 
 
 @pytest.mark.parametrize(
-    ("path", "letters"),
-    [pytest.param(path, letters, id=rule) for rule, path, letters in DULL_EXAMPLES],
+    ("path", "seed"),
+    [pytest.param(path, seed, id=rule) for rule, path, seed in DULL_EXAMPLES],
 )
-def test_is_lively_rejects_a_dull_example(path, letters):
-    draw = partial(named_example._draw_array, named_example._number_stream(letters))
+def test_is_lively_rejects_a_dull_example(path, seed):
+    draw = partial(named_example._draw_array, named_example._number_stream(seed))
     assert is_lively(dog_bites_man())
     assert not is_lively(replaced(dog_bites_man(), f"block.{path}", draw))
 
