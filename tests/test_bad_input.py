@@ -428,7 +428,7 @@ KEPT_NONE = {
 }
 
 
-def test_optional_arguments_have_a_value():
+def test_optional_arguments_have_a_value(folder):
     """An argument that is None in every call is not tested."""
     kept = set()
     for name in CALLS:
