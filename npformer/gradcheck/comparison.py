@@ -9,7 +9,9 @@ import numpy as np
 from npformer.gradcheck.diagnosis import describe_failures
 from npformer.gradcheck.finite_differences import SAFETY, SQRT_EPS
 from npformer.gradcheck.function_calls import Calls
+from npformer.gradcheck.kernels import Kernel, has_low_precision
 from npformer.gradcheck.leaf_comparison import LeafComparison, make_failing_row, update_limits
+from npformer.gradcheck.low_precision import check_low_precision
 from npformer.gradcheck.relations import max_abs
 from npformer.gradcheck.report import GradientReport
 from npformer.validation.annotations import Rng
@@ -24,6 +26,7 @@ def assert_gradients(
     rng: Rng | None = None,
     tolerance: float = 1e-8,
     directions: int | None = None,
+    reference: Callable[..., Any] | None = None,
     **kwargs: Any,
 ) -> None:
     """Assert in a test that every gradient is correct. This calls `gradcheck` and raises an error.
@@ -55,7 +58,14 @@ def assert_gradients(
     """
     __tracebackhide__ = True  # This variable makes pytest show the line of the test and not this function.
     report = gradcheck(
-        forward, backward, *args, rng=rng, tolerance=tolerance, directions=directions, **kwargs
+        forward,
+        backward,
+        *args,
+        rng=rng,
+        tolerance=tolerance,
+        directions=directions,
+        reference=reference,
+        **kwargs,
     )
     if not report:
         raise AssertionError(str(report))
@@ -69,6 +79,7 @@ def gradcheck(
     rng: Rng | None = None,
     tolerance: float = 1e-8,
     directions: int | None = None,
+    reference: Callable[..., Any] | None = None,
     **kwargs: Any,
 ) -> GradientReport:
     """Compare gradients with finite differences: is ``backward`` the derivative of ``forward``?
@@ -156,6 +167,10 @@ def gradcheck(
     check_value("gradcheck", "rng", rng, Rng | None)
     if directions is not None:
         check_integer("gradcheck", "directions", directions, minimum=1)
+    if reference is not None:
+        check_callable("gradcheck", "reference", reference)
+    if reference is not None or has_low_precision(args):
+        return check_low_precision(Kernel(forward, backward, reference, args, kwargs, rng), directions)
     calls = Calls(forward, backward, args, kwargs, rng)
     comparisons = [LeafComparison(calls, leaf, tolerance, directions) for leaf in calls.leaves.values()]
     for _ in range(2):  # A second round, because better estimates change the magnitudes of the leaves.

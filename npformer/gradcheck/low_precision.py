@@ -1,0 +1,340 @@
+"""Decide whether the error of a gradient in low precision is rounding or a mistake.
+
+Rounding errors change when the inputs move by a few units in the last place. The error of a mistake hardly
+changes. So the gradient is computed at many points close to the given arguments. At each point, it is compared
+with the derivative of a reference in float64. The mean of the errors is the **systematic** part. Their standard
+deviation is the **scatter**, which rounding explains. The statistic is
+
+    systematic = |mean error| / (u |gradient| + scatter + floor),
+
+where u is the unit roundoff of the dtype. A correct gradient stays below LIMIT.
+
+Every entry is compared if this takes at most MOST_CALLS calls of the reference. Otherwise the largest arrays are
+compared along a few random directions, which are the same at all points.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from npformer.arrays import to_host
+from npformer.gradcheck.finite_differences import Floats
+from npformer.gradcheck.function_calls import Keys, Leaf, iter_arrays, name_of_dtype
+from npformer.gradcheck.kernels import Kernel, Point, differentiate, to_float64
+from npformer.gradcheck.leaf_comparison import make_failing_row
+from npformer.gradcheck.notes import describe_relation
+from npformer.gradcheck.relations import Case, find_relation, max_abs
+from npformer.gradcheck.report import GradientReport, GradientRow, Precision, make_note
+
+# The unit roundoff and the smallest positive number (a subnormal number) of each dtype.
+UNITS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
+SMALLEST = {"bfloat16": 2.0**-133, "float16": 2.0**-24, "float32": 2.0**-149, "float64": 2.0**-1074}
+
+POINTS = 32  # the number of points
+LIMIT = 2.7  # Correct kernels stay below 2. Mistakes that are larger than rounding begin at 4.
+NEAR = 8.0  # the largest distance of a point, in units of roundoff of each entry
+# Some roundings change only if the inputs move farther. In float16, for example, a probability of 0.9998 is
+# saved as 1.0 at all near points. So an error counts only if it remains at points that are this far away.
+FAR = 2.0**-5
+MOST_CALLS = 100_000  # the largest number of calls of the reference for a comparison of all entries
+DIRECTIONS = 8  # the number of random directions for a large array
+MOST_REPEATED = 64  # the largest number of entries that are compared again at far points
+# Errors below this share of the largest gradient, or below this number of smallest numbers, are rounding.
+FLOOR_OF_GRADIENT = 4 * 2.0**-24
+FLOOR_OF_SMALLEST = 4
+NOISY = 3.0  # A larger scatter is reported. The rounding of the result alone scatters by about 0.5 units.
+BIASED = 0.4  # A larger mean error towards zero is reported. Truncation causes about 0.7 units.
+
+
+class Comparison(NamedTuple):
+    """How the gradient of one array is compared: entry by entry, or along random directions."""
+
+    leaf: Leaf
+    shape: tuple[int, ...]
+    unit: float
+    smallest: float
+    directions: tuple[Floats, ...]  # empty if every entry is compared
+
+    @property
+    def size(self) -> int:
+        """The number of entries of the array."""
+        return math.prod(self.shape)
+
+    @property
+    def columns(self) -> Sequence[Floats | int]:
+        """The directions, or the flat indices of all entries."""
+        return self.directions or range(self.size)
+
+
+class Sample(NamedTuple):
+    """Points close to the given arguments, with the gradients of the pair under test."""
+
+    points: list[Point]
+    gradients: list[dict[Keys, Leaf]]
+
+
+class Errors(NamedTuple):
+    """The errors of one gradient over all points, with one number per column: per entry or direction."""
+
+    found: Floats  # the mean gradient of the pair under test
+    true: Floats  # the mean derivative of the reference; NaN if most points are at a kink
+    mean: Floats  # the mean error
+    scatter: Floats  # the standard deviation of the error
+    rounding: Floats  # the largest error of one rounding of the gradient, with the floor
+
+    def systematic(self) -> Floats:
+        """Return the statistic: the systematic part of the error in units of rounding and scatter."""
+        return abs(self.mean) / (self.rounding + self.scatter)
+
+
+@np.errstate(all="ignore")
+def check_low_precision(kernel: Kernel, directions: int | None) -> GradientReport:
+    """Compare the gradients of a pair in low precision with the derivative of its reference."""
+    comparisons = choose_comparisons(kernel, directions)
+    near = draw_sample(kernel, NEAR * max(comparison.unit for comparison in comparisons))
+    errors_of = {}
+    rows = []
+    for comparison in comparisons:
+        note = comparison.leaf.note
+        if note:
+            rows.append(make_failing_row(comparison.leaf.path, [note]))
+            continue
+        errors_of[comparison.leaf.path] = compute_errors(kernel, comparison, near, comparison.columns)
+    others = collect_arrays(kernel, comparisons, errors_of)
+    for comparison in comparisons:
+        if comparison.leaf.path in errors_of:
+            rows.append(judge(kernel, comparison, errors_of[comparison.leaf.path], others))
+    rows += [make_failing_row(fault.path, [fault.text]) for fault in kernel.faults]
+    precision = describe_precision(kernel, comparisons, errors_of)
+    return GradientReport(tuple(rows), LIMIT, describe_directions(comparisons), precision)
+
+
+# What is compared
+
+
+def choose_comparisons(kernel: Kernel, directions: int | None) -> list[Comparison]:
+    """Decide for each array whether every entry is compared, or random directions are."""
+    count = directions or DIRECTIONS
+    comparisons = [make_comparison(leaf) for leaf in kernel.leaves]
+    largest_first = sorted(range(len(comparisons)), key=lambda i: -comparisons[i].size)
+    for i in largest_first:
+        n_calls = sum(2 * POINTS * len(comparison.columns) for comparison in comparisons)
+        is_affordable = directions is None and n_calls <= MOST_CALLS
+        if not is_affordable and comparisons[i].size > count:
+            shape = comparisons[i].shape
+            drawn = tuple(np.asarray(kernel.rng.standard_normal(shape)) for _ in range(count))
+            comparisons[i] = comparisons[i]._replace(directions=drawn)
+    return comparisons
+
+
+def make_comparison(leaf: Leaf) -> Comparison:
+    """Make the comparison of all entries of an array."""
+    if leaf.x is None:
+        return Comparison(leaf, (0,), 0.0, 0.0, ())
+    dtype = name_of_dtype(leaf.x)
+    return Comparison(leaf, tuple(leaf.x.shape), UNITS[dtype], SMALLEST[dtype], ())
+
+
+def draw_sample(kernel: Kernel, radius: float) -> Sample:
+    """Draw points within a radius, and compute the gradients at each."""
+    points = [kernel.draw_point(radius) for _ in range(POINTS)]
+    return Sample(points, [kernel.compute_gradients(point) for point in points])
+
+
+# The errors
+
+
+def compute_errors(
+    kernel: Kernel, comparison: Comparison, sample: Sample, columns: Sequence[Floats | int]
+) -> Errors:
+    """Compare the gradient with the derivative of the reference at all points, for some columns."""
+    keys = comparison.leaf.keys
+    found, true = [], []
+    for point, leaves in zip(sample.points, sample.gradients, strict=True):
+        found.append(project(leaves[keys].gradient, columns))
+        args = to_float64(point.args)
+        d_output = to_host(point.d_output).astype(float)
+        true.append(differentiate(kernel, args, d_output, keys, columns))
+    magnitude = np.mean([abs(leaves[keys].gradient) for leaves in sample.gradients], axis=0)
+    return summarize_errors(np.array(found), np.array(true), comparison, magnitude, columns)
+
+
+def project(gradient: Floats, columns: Sequence[Floats | int]) -> Floats:
+    """Return the gradient along some directions, or at some flat indices."""
+    flat = gradient.ravel()
+    return np.array(
+        [
+            flat[column] if isinstance(column, int) else float((gradient * column).sum())
+            for column in columns
+        ]
+    )
+
+
+def summarize_errors(
+    found: Floats, true: Floats, comparison: Comparison, magnitude: Floats, columns: Sequence[Floats | int]
+) -> Errors:
+    """Return the mean and the scatter of the errors over all points. Points at a kink are left out."""
+    is_known = ~np.isnan(true)
+    count = is_known.sum(axis=0)
+    count = np.where(2 * count >= len(true), count, math.nan)  # at most points, the derivative is known
+    error = np.where(is_known, found - true, 0.0)
+    mean = error.sum(axis=0) / count
+    scatter = np.sqrt(np.where(is_known, (error - mean) ** 2, 0.0).sum(axis=0) / (count - 1))
+    mean_true = np.where(is_known, true, 0.0).sum(axis=0) / count
+    floor = max(FLOOR_OF_SMALLEST * comparison.smallest, FLOOR_OF_GRADIENT * max_abs(magnitude))
+    rounding = np.array([size_of_rounding(comparison.unit * magnitude, floor, column) for column in columns])
+    return Errors(found.mean(axis=0), mean_true, mean, scatter, rounding)
+
+
+def size_of_rounding(rounding: Floats, floor: float, column: Floats | int) -> float:
+    """Return the error of one rounding, with the floor, at an entry or along a direction.
+
+    The roundings of different entries are independent, so along a direction their squares are added.
+    """
+    if isinstance(column, int):
+        return float(rounding.flat[column]) + floor
+    return float(np.linalg.norm((rounding + floor) * column))
+
+
+# The verdict
+
+
+def judge(
+    kernel: Kernel, comparison: Comparison, errors: Errors, others: Mapping[str, Floats]
+) -> GradientRow:
+    """Make the row of one array: its verdict, its worst column, and what is worth knowing."""
+    is_finite = np.isfinite(errors.found)
+    is_wrong = find_systematic_errors(kernel, comparison, errors) | ~is_finite
+    is_unknown = np.isnan(errors.true)
+    verdict = "pass"
+    parts = []
+    if is_wrong.any():
+        verdict = "fail"
+        parts = describe_failure(comparison, errors, is_wrong, others)
+    elif is_unknown.any():
+        verdict = "kink"
+        parts = [f"{is_unknown.sum()} of {is_unknown.size} at a kink"]
+    else:
+        parts = describe_scatter(errors)
+    rank = np.where(is_wrong, np.inf, 0) if not is_finite.all() else np.zeros(is_wrong.shape)
+    statistic = np.nan_to_num(np.where(is_wrong, 1e6, 1) * errors.systematic()) + rank
+    i = int(np.argmax(statistic)) if statistic.size else 0
+    return make_row(comparison, errors, i, verdict, parts)
+
+
+def find_systematic_errors(kernel: Kernel, comparison: Comparison, errors: Errors) -> Floats:
+    """Return which columns have a systematic error, at near points and also at far points."""
+    is_wrong = np.nan_to_num(errors.systematic()) > LIMIT
+    (wrong,) = np.nonzero(is_wrong)
+    is_far = FAR > NEAR * comparison.unit
+    if is_far and 0 < len(wrong) <= MOST_REPEATED:
+        far = draw_sample(kernel, FAR)
+        columns = [comparison.columns[i] for i in wrong]
+        is_wrong[wrong] = compute_errors(kernel, comparison, far, columns).systematic() > LIMIT
+    return is_wrong
+
+
+def describe_failure(
+    comparison: Comparison, errors: Errors, is_wrong: Floats, others: Mapping[str, Floats]
+) -> list[str]:
+    """Describe a systematic error: its size, and its relation to the true gradient if one is known."""
+    n_not_finite = int((~np.isfinite(errors.found)).sum())
+    if n_not_finite:
+        return [f"{n_not_finite} of {errors.found.size} not finite"]
+    worst = int(np.argmax(np.where(is_wrong, errors.systematic(), 0)))
+    size = abs(errors.mean[worst]) / errors.rounding[worst]
+    scatter = errors.scatter[worst] / errors.rounding[worst]
+    parts = [f"a systematic error of {size:.2g} rounding units; scatter explains {scatter:.2g}"]
+    if not comparison.directions and not np.isnan(errors.true).any():
+        largest = max_abs(errors.true)
+        exact = LIMIT * max_abs(errors.rounding + errors.scatter) / (largest or math.inf)
+        others = {name: x for name, x in others.items() if name != name_gradient(comparison)}
+        shape = comparison.shape
+        case = Case(errors.found.reshape(shape), errors.true.reshape(shape), others, {}, exact)
+        relation = find_relation([case])
+        if relation is not None:
+            parts += describe_relation(relation)
+    return parts
+
+
+def describe_scatter(errors: Errors) -> list[str]:
+    """Return words for what is legitimate but worth knowing: a large scatter, or a bias towards zero."""
+    parts = []
+    scatter = float(np.nanmedian(errors.scatter / errors.rounding)) if errors.scatter.size else 0.0
+    if scatter > NOISY:
+        parts.append(
+            f"noisy: the error scatters by {scatter:.2g} rounding units; "
+            "perhaps a sum is accumulated in low precision, or terms cancel"
+        )
+    towards_zero = -np.sign(errors.true) * errors.mean / errors.rounding
+    bias = float(np.nanmedian(towards_zero)) if towards_zero.size else 0.0
+    if BIASED < bias < LIMIT:
+        parts.append(
+            f"biased towards zero by {bias:.2g} rounding units; perhaps numbers are truncated or flushed to 0"
+        )
+    return parts
+
+
+def make_row(
+    comparison: Comparison, errors: Errors, i: int, verdict: str, parts: Sequence[str]
+) -> GradientRow:
+    """Make the row of one array from the numbers of its worst column."""
+    path = comparison.leaf.path
+    if not errors.found.size:
+        return GradientRow(path, (), 0.0, 0.0, 0.0, verdict, make_note(parts), 0.0)
+    index = () if comparison.directions else tuple(map(int, np.unravel_index(i, comparison.shape)))
+    error = abs(errors.mean[i]) / (max_abs(errors.true) or math.inf)
+    systematic = float(errors.systematic()[i])
+    return GradientRow(
+        path, index, float(errors.found[i]), float(errors.true[i]), float(error), verdict,
+        make_note(parts), systematic,
+    )  # fmt: skip
+
+
+# The report
+
+
+def name_gradient(comparison: Comparison) -> str:
+    """Return the name that a note uses for the gradient of an array."""
+    return f"the gradient of {comparison.leaf.path}"
+
+
+def collect_arrays(
+    kernel: Kernel, comparisons: Sequence[Comparison], errors_of: Mapping[str, Errors]
+) -> dict[str, Floats]:
+    """Return, by name, the arrays that a wrong backward pass may have used."""
+    arrays = {}
+    for comparison in comparisons:
+        if comparison.leaf.path in errors_of and not comparison.directions:
+            errors = errors_of[comparison.leaf.path]
+            arrays[name_gradient(comparison)] = errors.true.reshape(comparison.shape)
+    arrays["d_output"] = kernel.d_output
+    for path, x in iter_arrays(kernel.args, "fi"):
+        arrays[path] = to_host(x).astype(float)
+    return arrays
+
+
+def describe_directions(comparisons: Sequence[Comparison]) -> str:
+    """Describe which arrays were compared along random directions. Returns "" if none was."""
+    sampled = [comparison for comparison in comparisons if comparison.directions]
+    if not sampled:
+        return ""
+    names = ", ".join(comparison.leaf.path for comparison in sampled)
+    count = len(sampled[0].directions)
+    return f"{count} random directions for {names}: a mistake in a few entries may not be found"
+
+
+def describe_precision(
+    kernel: Kernel, comparisons: Sequence[Comparison], errors_of: Mapping[str, Errors]
+) -> Precision:
+    """Describe the precision of the check: dtype, points, calls, and which mistakes it cannot see."""
+    unit = max(comparison.unit for comparison in comparisons)
+    (dtype,) = [name for name, value in UNITS.items() if value == unit]
+    shares = []
+    for errors in errors_of.values():
+        share = LIMIT * (errors.rounding + errors.scatter) / abs(errors.true)
+        shares += share[np.isfinite(share)].tolist()
+    hidden = float(np.median(shares)) if shares else 0.0
+    return Precision(dtype, unit, POINTS, hidden, kernel.n_calls, kernel.n_reference_calls)
