@@ -105,7 +105,7 @@ def check_low_precision(kernel: Kernel, directions: int | None) -> GradientRepor
     others = collect_arrays(kernel, comparisons, errors_of)
     for comparison in comparisons:
         if comparison.leaf.path in errors_of:
-            rows.append(judge(kernel, comparison, errors_of[comparison.leaf.path], others))
+            rows.append(decide_row(kernel, comparison, errors_of[comparison.leaf.path], others))
     rows += [make_failing_row(fault.path, [fault.text]) for fault in kernel.faults]
     precision = describe_precision(kernel, comparisons, errors_of)
     return GradientReport(tuple(rows), LIMIT, describe_directions(comparisons), precision)
@@ -201,49 +201,48 @@ def size_of_rounding(rounding: Floats, floor: float, column: Floats | int) -> fl
 # The verdict
 
 
-def judge(
+def decide_row(
     kernel: Kernel, comparison: Comparison, errors: Errors, others: Mapping[str, Floats]
 ) -> GradientRow:
     """Make the row of one array: its verdict, its worst column, and what is worth knowing."""
-    is_finite = np.isfinite(errors.found)
-    is_wrong = find_systematic_errors(kernel, comparison, errors) | ~is_finite
+    systematic = measure_systematic(kernel, comparison, errors)
     is_unknown = np.isnan(errors.true)
-    verdict = "pass"
-    parts = []
-    if is_wrong.any():
+    if (systematic > LIMIT).any():
         verdict = "fail"
-        parts = describe_failure(comparison, errors, is_wrong, others)
+        parts = describe_failure(comparison, errors, systematic, others)
     elif is_unknown.any():
         verdict = "kink"
         parts = [f"{is_unknown.sum()} of {is_unknown.size} at a kink"]
     else:
+        verdict = "pass"
         parts = describe_scatter(errors)
-    rank = np.where(is_wrong, np.inf, 0) if not is_finite.all() else np.zeros(is_wrong.shape)
-    statistic = np.nan_to_num(np.where(is_wrong, 1e6, 1) * errors.systematic()) + rank
-    i = int(np.argmax(statistic)) if statistic.size else 0
-    return make_row(comparison, errors, i, verdict, parts)
+    return make_row(comparison, errors, systematic, verdict, parts)
 
 
-def find_systematic_errors(kernel: Kernel, comparison: Comparison, errors: Errors) -> Floats:
-    """Return which columns have a systematic error, at near points and also at far points."""
-    is_wrong = np.nan_to_num(errors.systematic()) > LIMIT
-    (wrong,) = np.nonzero(is_wrong)
-    is_far = FAR > NEAR * comparison.unit
-    if is_far and 0 < len(wrong) <= MOST_REPEATED:
-        far = draw_sample(kernel, FAR)
+def measure_systematic(kernel: Kernel, comparison: Comparison, errors: Errors) -> Floats:
+    """Return the systematic error of each column. An error at near points must remain at far points.
+
+    The systematic error of a gradient that is not finite is infinite. At a kink it is 0.
+    """
+    systematic = np.where(np.isnan(errors.true), 0.0, errors.systematic())
+    systematic = np.where(np.isfinite(errors.found), systematic, math.inf)
+    (wrong,) = np.nonzero(systematic > LIMIT)
+    has_far_points = FAR > NEAR * comparison.unit
+    if has_far_points and 0 < len(wrong) <= MOST_REPEATED:
         columns = [comparison.columns[i] for i in wrong]
-        is_wrong[wrong] = compute_errors(kernel, comparison, far, columns).systematic() > LIMIT
-    return is_wrong
+        far = compute_errors(kernel, comparison, draw_sample(kernel, FAR), columns)
+        systematic[wrong] = np.fmin(systematic[wrong], far.systematic())
+    return systematic
 
 
 def describe_failure(
-    comparison: Comparison, errors: Errors, is_wrong: Floats, others: Mapping[str, Floats]
+    comparison: Comparison, errors: Errors, systematic: Floats, others: Mapping[str, Floats]
 ) -> list[str]:
     """Describe a systematic error: its size, and its relation to the true gradient if one is known."""
     n_not_finite = int((~np.isfinite(errors.found)).sum())
     if n_not_finite:
         return [f"{n_not_finite} of {errors.found.size} not finite"]
-    worst = int(np.argmax(np.where(is_wrong, errors.systematic(), 0)))
+    worst = int(np.argmax(systematic))
     size = abs(errors.mean[worst]) / errors.rounding[worst]
     scatter = errors.scatter[worst] / errors.rounding[worst]
     parts = [f"a systematic error of {size:.2g} rounding units; scatter explains {scatter:.2g}"]
@@ -278,19 +277,18 @@ def describe_scatter(errors: Errors) -> list[str]:
 
 
 def make_row(
-    comparison: Comparison, errors: Errors, i: int, verdict: str, parts: Sequence[str]
+    comparison: Comparison, errors: Errors, systematic: Floats, verdict: str, parts: Sequence[str]
 ) -> GradientRow:
     """Make the row of one array from the numbers of its worst column."""
     path = comparison.leaf.path
+    i = int(np.argmax(systematic)) if systematic.size else 0
     if not errors.found.size:
         return GradientRow(path, (), 0.0, 0.0, 0.0, verdict, make_note(parts), 0.0)
     index = () if comparison.directions else tuple(map(int, np.unravel_index(i, comparison.shape)))
     error = abs(errors.mean[i]) / (max_abs(errors.true) or math.inf)
-    systematic = float(errors.systematic()[i])
-    return GradientRow(
-        path, index, float(errors.found[i]), float(errors.true[i]), float(error), verdict,
-        make_note(parts), systematic,
-    )  # fmt: skip
+    found, true = float(errors.found[i]), float(errors.true[i])
+    note = make_note(parts)
+    return GradientRow(path, index, found, true, float(error), verdict, note, float(systematic[i]))
 
 
 # The report
