@@ -132,12 +132,12 @@ def hourglass() -> Figure:
 
 def activations() -> Figure:
     """ReLU is 0 for negative z and z for positive z. GELU is a smooth version of ReLU with a minimum of
-    −0.17, and its slope has no jump."""
+    −0.17, and its derivative has no jump."""
     z = np.linspace(-4, 4, 401)
     (relu, relu_cache), (gelu, gelu_cache) = relu_forward(z), gelu_forward(z)
     one = np.ones_like(z)
-    slopes = {"ReLU": relu_backward(one, relu_cache), "GELU": gelu_backward(one, gelu_cache)}
-    return plots.curves(z, {"value": {"ReLU": relu, "GELU": gelu}, "slope": slopes}, x_label="z")
+    derivatives = {"ReLU": relu_backward(one, relu_cache), "GELU": gelu_backward(one, gelu_cache)}
+    return plots.curves(z, {"value": {"ReLU": relu, "GELU": gelu}, "derivative": derivatives}, x_label="z")
 
 
 def attention_and_order() -> Figure:

@@ -54,7 +54,7 @@ def pe_table(n, d_model):
     table[:, 0::2], table[:, 1::2] = np.sin(angle), np.cos(angle)
     return table
 
-check("pe.table", pe_table, level=3)"""
+check("pe.table", pe_table, level=2)"""
 
 
 def one_page(page: Any, scratch: Path) -> None:
@@ -88,7 +88,7 @@ def card(page: Any, scratch: Path) -> None:
     is correct, what was observed, and a question"""
     names: dict[str, Any] = {"np": np, "check": lambda *given, **more: None}
     exec(CODE, names)
-    said = check("pe.table", names["pe_table"], level=3)._repr_html_().replace("float:right", "display:none")
+    said = check("pe.table", names["pe_table"], level=2)._repr_html_().replace("float:right", "display:none")
     page.set_content(CARD.format(code=CODE, card=said))
 
 

@@ -1,7 +1,8 @@
 """Scaled dot-product attention, multi-head attention and masks, forward and backward.
 
-In a backward, ``# from y = w v: (..., T_k, d_v)`` means that the line differentiates this forward equation,
-and that its result has the shape (..., T_k, d_v). T_q is the number of queries, T_k the number of keys.
+In a backward function, ``# from y = w v: (..., T_k, d_v)`` means that the line differentiates this forward
+equation, and that its result has the shape (..., T_k, d_v). T_q is the number of queries, T_k the number of
+keys.
 """
 
 import math
@@ -172,7 +173,7 @@ def KV_HEADS(value: Any, name: str, call: Call) -> None:
         raise call.value_error(f"{name} is {value}; expected a divisor of n_heads={n_heads}")
 
 
-@rule("tells d_kv")
+@rule("records d_kv")
 def RECORDS_D_KV(W_Q: Any, name: str, call: Call) -> None:
     """Record d_kv = n_kv_heads d_k. Without n_kv_heads in the call or its config, d_kv is d_model.
 

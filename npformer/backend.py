@@ -34,7 +34,7 @@ def to_backend(tree: Tree, backend: str) -> Tree:
     Parameters
     ----------
     tree : tree
-        Arrays that are already in this library stay as they are. Numbers, such as Adam's step, stay numbers.
+        Arrays that already belong to `backend` are not copied. Numbers, such as Adam's step, stay numbers.
     backend : "numpy" or "cupy"
 
     Returns
@@ -103,5 +103,5 @@ def _why_no_cupy() -> str:
         y.sum().item()
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        return f"CuPy is installed, but no GPU answers: {reason}"
+        return f"CuPy is installed, but it cannot use a GPU: {reason}"
     return ""

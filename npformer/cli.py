@@ -116,6 +116,10 @@ def _format_error(error: ValueError | OSError) -> str:
 
     If it begins with a function name or a system error number, remove this beginning.
     """
+    if isinstance(error, FileNotFoundError) and error.filename is not None:
+        return f"there is no file {str(error.filename)!r}"
+    if isinstance(error, IsADirectoryError) and error.filename is not None:
+        return f"{str(error.filename)!r} is a folder; expected a file"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{str(error.filename)!r} cannot be read or written: {error.strerror}"
     return re.sub(r"^(\[Errno \d+\]|\w+:) ", "", str(error))

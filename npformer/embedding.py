@@ -1,7 +1,7 @@
 """Token embeddings, and the logits that share their matrix, forward and backward.
 
-In a backward, ``# from logits = x Eᵀ: (..., d_model)`` means that the line differentiates this forward
-equation, and that its result has the shape (..., d_model).
+In a backward function, ``# from logits = x Eᵀ: (..., d_model)`` means that the line differentiates this
+forward equation, and that its result has the shape (..., d_model).
 """
 
 import math

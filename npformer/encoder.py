@@ -1,6 +1,7 @@
 """The encoder block and the encoder, a stack of such blocks, forward and backward.
 
-In a backward, ``# from s = x + dropout(a)`` means that the line differentiates this forward equation.
+In a backward function, ``# from s = x + dropout(a)`` means that the line differentiates this forward
+equation.
 """
 
 from collections.abc import Callable
@@ -250,8 +251,8 @@ def self_attention_backward(dy: Array, cache: MultiHeadAttentionCache) -> tuple[
 def init_encoder(config: TransformerConfig, rng: Rng, *, dtype: DType = np.float64) -> EncoderParams:
     """Draw the parameters of config.n_layers encoder blocks.
 
-    With config.norm="pre", the encoder gets a final norm. Otherwise the last residual sum would not be
-    normalized.
+    With config.norm="pre", the encoder gets a final norm, because without it the last residual sum would not
+    be normalized.
 
     Parameters
     ----------

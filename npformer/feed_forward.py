@@ -131,10 +131,10 @@ def ffn_forward(
 def ffn_backward(
     dy: Float[Array, "... d_model"], cache: FFNCache
 ) -> tuple[Float[Array, "... d_model"], FFNParams]:
-    """dW_2 = hiddenᵀ dy, dz = (dy W_2ᵀ) · [z > 0], dW_1 = xᵀ dz, dx = dz W_1ᵀ; db = Σ dy and Σ dz.
+    """dW_2 = hiddenᵀ dy, dz = (dy W_2ᵀ) · [z > 0], dW_1 = xᵀ dz, dx = dz W_1ᵀ; db_2 = Σ dy, db_1 = Σ dz.
 
-    [z > 0] is 1 where z > 0, and else 0. With GELU, the derivative GELU'(z) replaces [z > 0]. All sums run
-    over all rows.
+    [z > 0] is 1 where z > 0, and 0 elsewhere. With GELU, the derivative GELU'(z) replaces [z > 0]. All sums
+    run over all rows.
 
     Parameters
     ----------

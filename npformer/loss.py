@@ -15,7 +15,7 @@ from npformer.validation.rules import rule
 # Rules are conditions that a shape cannot express. Argument validation (npformer/validation) checks them.
 
 
-@rule("one counts at least", Phase.MASKS, reads_values=True)
+@rule("not all ignored", Phase.MASKS, reads_values=True)
 def COUNTED(targets: Any, name: str, call: Call) -> None:
     """Check that not all targets are ignored, and that all other targets are ids of the vocabulary."""
     ignore_index = call.arguments.get("ignore_index")

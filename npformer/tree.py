@@ -233,14 +233,19 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     """
     arrays = {name: _host_array("save", name, leaf) for name, leaf in iter_leaves("save", tree)}
     target = _npz_path("save", os.path.realpath(_npz_path("save", path)))
-    with open_atomically(target) as file:
+    with open_atomically("save", target) as file:
         _write_arrays(file, arrays)
 
 
 @contextmanager
-def open_atomically(target: Path) -> Iterator[BinaryIO]:
+def open_atomically(function: str, target: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that appears under its name only when it is complete. See ``save``."""
     from zlib import crc32
+
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{function}: there is no folder {target.parent}")
+    if target.is_dir():
+        raise IsADirectoryError(f"{function}: {target} is a folder; expected the name of a file")
 
     # The prefix contains a checksum and not the target's name, because a longer name may exceed the allowed
     # length.
@@ -334,6 +339,8 @@ def load(path: str | os.PathLike[str], like: Tree) -> Tree:
     """
     target = _npz_path("load", path)
     expected = {name: _host_array("load", name, leaf) for name, leaf in iter_leaves("load", like)}
+    if not target.is_file():
+        raise FileNotFoundError(f"load: there is no file {target}")
     with open(target, "rb") as file:
         found = _read_arrays(file, target, expected)
     pairs = zip(leaves(like), found, strict=True)
@@ -373,7 +380,7 @@ def _open_archive(file: BinaryIO) -> tuple[Any, dict[str, Any]]:
 def check_same_names(function: str, target: Path, expected: Collection[str], found: Collection[str]) -> None:
     """Raise ValueError if the file lacks a leaf or has an additional one."""
     for name in sorted({*expected} ^ {*found}):
-        where = "is missing from" if name in expected else "is not in `like` but stands in"
+        where = "is missing from" if name in expected else "is not in `like`, but it is in"
         raise ValueError(f"{function}: {name or 'the array'} {where} {target}")
 
 

@@ -98,7 +98,7 @@ NAMES = vars(np) | {
 
 
 def make_names():
-    """Return NAMES for one pair, with a new random generator and new objects that store earlier calls."""
+    """Return NAMES for one pair, with a new random generator and new objects for storing calls."""
     rng = np.random.default_rng(20170612)
     return NAMES | {"rng": rng, "normal": rng.standard_normal, "own": {}, "calls": count()}
 

@@ -47,7 +47,7 @@ def test_available_backends_requires_working_gpu(monkeypatch, error, place):
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     monkeypatch.setattr(f"fake_cupy.{place}", fails)
     assert available_backends() == ("numpy",)
-    reason = f"to_backend: CuPy is installed, but no GPU answers: {type(error).__name__}: "
+    reason = f"to_backend: CuPy is installed, but it cannot use a GPU: {type(error).__name__}: "
     with pytest.raises(RuntimeError, match="^" + reason) as caught:
         to_backend(np.ones(1), "cupy")
     assert "\n" not in str(caught.value)

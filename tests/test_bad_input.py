@@ -307,7 +307,7 @@ def recorded_lengths(every):
     """Return {dimension name: [(path, length)]} from all places that record lengths."""
     found = defaultdict(list)
     for place in every:
-        if "a letter" in place.text:  # an integer that is the length of a dimension
+        if "a dimension" in place.text:  # an integer that is the length of a dimension
             name = place.path.rpartition(".")[2]
             found[name].append((place.path, place.value))
         elif place.kind in ("Float", "Ids", "Numbers") and place.value is not None:
@@ -428,7 +428,7 @@ KEPT_NONE = {
 }
 
 
-def test_optional_arguments_have_a_value():
+def test_optional_arguments_have_a_value(folder):
     """An argument that is None in every call is not tested."""
     kept = set()
     for name in CALLS:
@@ -601,11 +601,11 @@ RELATIONS = [  # function, place of the wrong value ("" for several places), val
     ("load", "like", (np.ones(2, np.float32),), V,
      "0 has shape (2,) and dtype float64 in saved.npz; expected (2,) and float32"),
     ("load", "like", (np.ones(2), np.ones(2)), V, "1 is missing from saved.npz"),
-    ("load", "like", (None,), V, "0 is not in `like` but stands in saved.npz"),
+    ("load", "like", (None,), V, "0 is not in `like`, but it is in saved.npz"),
     ("load_safetensors", "like", (np.ones(3),), V,
      "0 has shape (2,) and dtype float64 in saved.safetensors; expected (3,)"),
     ("load_safetensors", "like", (np.ones(2), np.ones(2)), V, "1 is missing from saved.safetensors"),
-    ("load_safetensors", "like", (), V, "0 is not in `like` but stands in saved.safetensors"),
+    ("load_safetensors", "like", (), V, "0 is not in `like`, but it is in saved.safetensors"),
     ("tokenize", "sentence", ["dog"], T, "sentence is a list; expected a string"),
     ("build_vocabulary", "sentences", ["dog"], T, "a sentence is the string 'dog'; expected a list of words"),
     ("encode", "sentences", [["cat"]], V, "'cat' is not in the vocabulary of 3 words"),

@@ -113,7 +113,7 @@ def test_greedy_decode_waits_once_per_token(monkeypatch):
 
 
 def mixed_calls():
-    """Return (function, argument) for all arguments with arrays of functions that have several of these."""
+    """Return (function, argument) for each array argument of the functions with at least two of them."""
     found = []
     for name in CHECKED:
         with_array = [argument for argument, value in CALLS[name]().items() if arrays_in(value)]

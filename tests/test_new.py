@@ -197,6 +197,7 @@ def test_new_makes_tests_fail_for_missing_parts(project):
         "test_forward_by_hand",
         "test_gradients",
         "test_golden_values",
+        "test_every_backward_has_golden_values",
         "test_edges",
         "test_plan_lesson_and_readme_agree",
     }, tests.stdout

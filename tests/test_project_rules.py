@@ -253,10 +253,11 @@ def operations_tested_with(helper):
     operations = set()
     for path in TEST_FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-            if is_call and node.func.id == helper:
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            if node.func.id == helper:
                 arguments = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
-                operations.update(arguments)
+                operations.update(map(str, arguments))
     return operations
 
 

@@ -94,7 +94,7 @@ def test_readme_names_and_counts_are_correct():
     )
     assert sentence in README, f'"Key results" in README.md must contain this sentence: {sentence}'
     confusion = (ROOT / "tests" / "data" / "confusion.md").read_text(encoding="utf-8")
-    assert re.search(r"right codings and variants: 0 refused\. \d+ slips: 0 passed", confusion)
+    assert re.search(r"correct answers: 0 rejected\. \d+ wrong answers: 0 passed", confusion)
 
 
 def test_layout_page_lists_all_modules_and_folders():

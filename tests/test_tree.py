@@ -79,8 +79,19 @@ def test_load_rejects_broken_files(tmp_path):
     for name in ("half", "text"):
         with pytest.raises(ValueError, match=rf"^load: .*{name}.npz is not a complete .npz file of arrays"):
             load(tmp_path / name, Pair(np.ones(500)))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"^load: there is no file .*absent.npz"):
         load(tmp_path / "absent", Pair(np.ones(2)))
+
+
+def test_save_names_a_missing_folder_and_a_folder(tmp_path):
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"^save: there is no folder .*nowhere"):
+        save(tmp_path / "nowhere" / "file", Pair(np.ones(2)))
+    with pytest.raises(
+        IsADirectoryError, match=r"^save: .*folder.npz is a folder; expected the name of a file"
+    ):
+        save(tmp_path / "folder", Pair(np.ones(2)))
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.npz"]
 
 
 # Files that several threads or processes write at the same time, and damaged or malicious files

@@ -28,7 +28,7 @@ napoleon_google_docstring = False
 # Types are prose such as "float array (..., T, d_model)", so Sphinx must not read their words as class names.
 napoleon_use_param = napoleon_use_rtype = False
 napoleon_use_ivar = True  # the attributes of a class as one list, instead of a block with its type for each
-# Do not warn that private names and such types have no page to link to.
+# Do not warn that private names and types in prose have no page to link to.
 nitpick_ignore_regex = [("py:obj", ".*"), ("py:class", ".*")]
 autosummary_context = {"search_terms": reference.SEARCH_TERMS}
 templates_path = [str(Path(reference.__file__).parent / "api")]
@@ -36,12 +36,14 @@ templates_path = [str(Path(reference.__file__).parent / "api")]
 nb_execution_mode = "off"
 myst_enable_extensions = ["dollarmath", "amsmath", "attrs_inline", "colon_fence"]
 myst_heading_anchors = 4
-suppress_warnings = ["mystnb.unknown_mime_type", "ref.python"]  # several configs have a field d_model
+# Several classes have a field d_model, so references to this name are ambiguous.
+suppress_warnings = ["mystnb.unknown_mime_type", "ref.python"]
 smartquotes = False  # do not turn the apostrophe of GELU'(z) into a quotation mark
 add_module_names = False  # the page title has the module's name, so functions are listed without this name
 toc_object_entries_show_parents = "hide"
 python_display_short_literal_types = True
-# No signature is longer, so none is wrapped. The accessibility check rejects the HTML of a wrapped signature.
+# The accessibility check rejects the HTML of a wrapped signature, so this limit is longer than every
+# signature.
 python_maximum_signature_line_length = 200
 # Both styles have a contrast ratio of at least 7 : 1.
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"

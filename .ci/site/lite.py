@@ -31,13 +31,16 @@ from wheels import (
 from npformer.handouts.lesson_copies import make_student_copy
 
 HERE = Path(__file__).resolve().parent
-# The address relative to the site's root. {lesson} is a file name such as 01_positional_encoding.
+# The address of a lesson, relative to the site's root. {lesson} is a file name such as
+# 01_positional_encoding.
 LESSON_URL = "lite/notebooks/index.html?path={lesson}.ipynb"
 
 RELEASED = ("numpy", "matplotlib", "ipython", "micropip")
-# The packages above depend on these three, but no lesson uses PDF files, time zones or an HTML canvas.
+# The packages in RELEASED depend on these three packages, but the lessons do not use the three packages. They
+# are for fonts in PDF files, for time zones and for drawing on an HTML canvas.
 UNUSED = ("fonttools", "pytz", "matplotlib-pyodide")
-# The kernel requires these packages but the lessons do not use them: empty wheels save 4 MB.
+# The kernel requires these packages, but the lessons do not use them. Empty wheels replace them and save 4
+# MB.
 EMPTY = ("ssl", "jedi")
 KERNEL = {"piplite": ["micropip"], "ipykernel": [], "pyodide_kernel": ["ipython", "comm", "ipykernel"]}
 PLAIN = {"comm": ["traitlets"], "ipywidgets": ["comm", "ipython", "traitlets"], "tqdm": []}
@@ -54,9 +57,12 @@ SITE_PACKAGES = "/lib/python3.12/site-packages"
 
 
 def build_lite(out: Path, pyodide: Path | None, cdn: bool) -> None:
-    """Write the browser edition into out/lite, with wheels from the folder `pyodide` or the server."""
-    # Not inside the output folder: JupyterLite ignores its settings if the path of the source folder starts
-    # with the path of the output folder.
+    """Write the browser edition into out/lite.
+
+    Take wheels from the folder `pyodide`, or from Pyodide's server.
+    """
+    # The source folder must not be inside the output folder. Otherwise JupyterLite ignores the settings in
+    # it.
     source = CACHE / "sources"
     shutil.rmtree(source, ignore_errors=True)
     write_pyodide(source / "static" / "pyodide", pyodide, cdn)
@@ -122,7 +128,7 @@ def prepare_wheels(wheels: Wheels) -> Path:
 
 
 def with_bytecode(wheels: Wheels, done: Path) -> Wheels:
-    """Return the wheels as prepare.py wrote them, with bytecode."""
+    """Return the wheels that prepare.py wrote, which contain bytecode instead of source code."""
     files = {name: done / "prepared" / file.name for name, (file, _) in wheels.items() if file}
     return {name: (files[name], {**wheels[name][1], "sha256": sha256(files[name])}) for name in wheels}
 
@@ -136,9 +142,9 @@ def on_server(wheels: Wheels) -> Wheels:
 
 
 def settings_wheel(done: Path) -> Wheels:
-    """Make a wheel of settings: matplotlib's list of fonts, and sys.path with the current folder last.
+    """Make a wheel that sets matplotlib's list of fonts, and moves the current folder to the end of sys.path.
 
-    If the current folder were first, Python would search for every module on the web server first.
+    If the current folder were first in sys.path, Python would ask the web server for every module first.
     """
     current_folder_last = "import sys\nsys.path.append(sys.path.pop(sys.path.index('')))\n"
     files = {
@@ -208,7 +214,7 @@ def write_settings(source: Path) -> None:
         "litePluginSettings": {KERNEL_PLUGIN: kernel},
     }
     windows = {
-        # Otherwise the page contains only the cells near the visible part of the notebook.
+        # Without this setting, the page contains only the cells near the visible part of the notebook.
         "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
         "@jupyterlab/apputils-extension:notification": {"fetchNews": "false"},
         "@jupyterlab/mainmenu-extension:plugin": {"menus": [{"id": "jp-mainmenu-help", "items": [BACK]}]},

@@ -133,7 +133,7 @@ def pair(function: ast.FunctionDef, lines: list[str]) -> str:
 
 
 def grouped(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """Group neighbouring lines with the same number. A line that shows no number has ""."""
+    """Group neighbouring lines with the same number. The number of a line without a number is ""."""
     groups: list[tuple[str, list[str]]] = []
     for line in lines:
         found = NUMBER.match(line.partition("  # ")[2])
@@ -178,7 +178,10 @@ def listing(lines: list[str]) -> str:
 
 
 def colour(code: str) -> str:
-    """Mark gradients, keywords and strings for the style sheet. dx is a gradient if a name begins with x."""
+    """Mark gradients, keywords and strings for the style sheet.
+
+    For example, dx is a gradient if some name begins with x.
+    """
     out = []
     for kind, text in PythonLexer(stripnl=False, ensurenl=False).get_tokens(code):
         name = ""
@@ -193,7 +196,10 @@ def colour(code: str) -> str:
 
 
 def a_run() -> tuple[str, str]:
-    """Run the program, and return what it prints and a picture of the attention of its last block."""
+    """Run the one-page program.
+
+    Return its printed output and a picture of the attention in its last block.
+    """
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         weights = one_page.main()
     return printed.getvalue().rstrip(), picture(weights)

@@ -10,7 +10,8 @@ import re
 import shutil
 import zipfile
 
-# _code_to_hash_pyc makes a .pyc that is checked by its hash, not by its time. The types of Python lack it.
+# _code_to_hash_pyc makes a .pyc that Python checks by its hash, not by its time. Type checkers do not know
+# this private function, so mypy must ignore this line.
 from importlib._bootstrap_external import _code_to_hash_pyc  # type: ignore[attr-defined]
 from pathlib import Path
 

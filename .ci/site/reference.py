@@ -48,7 +48,7 @@ def setup(app: Any) -> dict[str, bool]:
 def skip_private_members(
     app: Any, what: str, name: str, member: Any, skip: bool, options: Any
 ) -> bool | None:
-    """Show the public names of a module. The fields of a NamedTuple are listed by `add_fields`."""
+    """Tell autodoc to skip private names, and also the fields of a NamedTuple, which `add_fields` lists."""
     if what == "module":
         return name not in PUBLIC
     is_field = type(member).__name__ == "_tuplegetter"
@@ -58,13 +58,16 @@ def skip_private_members(
 def hide_signature_of_caches(
     app: Any, what: str, name: str, member: Any, *rest: Any
 ) -> tuple[str, str] | None:
-    """Show no signature for a cache, because only forward functions create caches."""
+    """Hide the signature of a cache class, because only forward functions create caches."""
     is_cache = what == "class" and name.endswith("Cache")
     return ("", "") if is_cache else None
 
 
 def add_fields(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
-    """Append to a NamedTuple's docstring its fields, each with its annotation and the comment on its line."""
+    """Append the fields of a NamedTuple to its docstring.
+
+    Each field has its annotation and the comment on its line.
+    """
     is_named_tuple = what == "class" and hasattr(member, "_fields")
     if not is_named_tuple:
         return
@@ -72,7 +75,7 @@ def add_fields(app: Any, what: str, name: str, member: Any, options: Any, lines:
     if not has_own_docstring:
         lines[:] = [CACHE, ""] if name.endswith("Cache") else []
     if ":ivar" in "\n".join(lines) or ".. attribute::" in "\n".join(lines):
-        return  # the docstring describes the fields itself, in a section Attributes
+        return  # The docstring already has a section Attributes, which describes the fields.
     source = inspect.getsource(member)
     lines.append("")
     for field in member._fields:

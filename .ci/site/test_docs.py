@@ -71,7 +71,10 @@ def is_inside(url):
 
 
 def left(asked):
-    """Return whether leaving the page aborted the request. A missing file gives a different error."""
+    """Return whether the request failed because the browser left the page.
+
+    A missing file gives a different error.
+    """
     return asked.failure == "net::ERR_ABORTED"
 
 
@@ -308,7 +311,10 @@ def test_links_lead_somewhere_and_pictures_are_described(page):
 
 
 def test_on_the_one_page_each_backward_line_stands_beside_its_forward_line(opened):
-    """On a phone, which is too narrow for two columns, the backward lines are below. Nothing overflows."""
+    """A phone is too narrow for two columns, so the backward lines come below the forward lines.
+
+    Nothing overflows.
+    """
     for width, height in [(1280, 800), (1920, 1080), (390, 844)]:
         page = opened("_static/one_page.html")
         page.set_viewport_size({"width": width, "height": height})
@@ -370,7 +376,7 @@ KINDS = (
 )  # fmt: skip
 
 
-# For each appearance of a page: which accessibility rules to check. An empty dict means all rules.
+# {appearance of a page: the accessibility rules to check}. An empty dict means all rules.
 LOOKS = {"light": {}, "dark": {"only": [CONTRAST]}, "a telephone": {"without": [CONTRAST]}}
 
 

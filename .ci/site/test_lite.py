@@ -152,7 +152,7 @@ def test_every_lesson_runs_cell_by_cell(opened, name):
 
 
 def read_on(page):
-    """Check in lesson 8 that a cell that lacks the weights shows one line with a link to its result."""
+    """Check in lesson 8 that a cell without its weights shows one line with a link to the stored result."""
     shown = [page.evaluate("k => codes[k].model.toJSON()", k)["outputs"] for k in (1, 2)]
     for outputs in shown:
         assert len(outputs) == 1 and "\n" not in (line := "".join(outputs[0]["data"]["text/markdown"]))
@@ -211,7 +211,7 @@ def test_the_menu_help_leads_back_to_the_site(chromium, address, window):
 
 
 def test_every_wheel_of_the_lock_is_there_or_is_pyodides_own_on_its_server():
-    """Check the checksums too. The test works for sites that were built with or without --cdn."""
+    """Also verify the checksums. The test works for sites that were built with or without --cdn."""
     folder, released = SITE / "lite" / "static" / "pyodide", get_lock()["packages"]
     packages = json.loads((folder / "pyodide-lock.json").read_text())["packages"]
     assert packages
@@ -230,7 +230,10 @@ KEPT = "async () => (await jupyterapp.serviceManager.contents.get('kept.txt', {c
 
 
 def test_files_of_the_page_and_a_kernel_that_is_started_again(opened):
-    """The first kernel starts before JupyterLab, the second after it. Both kernels can read the files."""
+    """The first kernel starts before JupyterLab, and the second kernel after JupyterLab.
+
+    Both kernels can read the files.
+    """
     page = opened("exercises")
     page.evaluate(READY)
     assert any(worker.url.endswith("/early_worker.js") for worker in page.workers)

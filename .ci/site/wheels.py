@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "pyodide"  # the folder of downloads, kept between builds
 
 Entry = dict[str, Any]
-# For each package name: the wheel file (None if the site does not contain it) and its entry in the lock file.
+# {package name: (the wheel file, or None if the site does not contain the file; the entry in the lock file)}
 Wheels = dict[str, tuple[Path | None, Entry]]
 
 

@@ -153,7 +153,7 @@ def _read_list(text: str, count: int) -> list[float] | None:
 
 
 def _split_plain_list(text: str, count: int) -> list[str]:
-    """Split at semicolons, at commas and spaces, or only at spaces if each comma is a decimal comma."""
+    """Split at semicolons, or at commas and spaces, or only at spaces if each comma is a decimal comma."""
     if ";" in text:
         return [part for part in text.split(";") if part.strip()]
     words = text.split()

@@ -263,7 +263,7 @@ class Parser:
         self.tokens = tokens
         self.position = 0
         self.depth = 0
-        # "root" or "function" after an argument without brackets, "exponent" after an exponent without them.
+        # What was read last without brackets: "root" or "function" (their argument), or "exponent".
         self.bare = ""
 
     @property

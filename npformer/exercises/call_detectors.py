@@ -1,7 +1,12 @@
 """Detectors that call a wrong function again with changed arguments, one change at a time.
 
-A detector receives one output of the function for every call of the exercise. The detector returns a finding
-that holds for every call, or None.
+A call is a tuple of arguments with which the checker runs the student's function and the solution. A detector
+receives one output of both functions for every call of the exercise. The detector returns a finding that
+holds for every call, or None. "The answer" is the output of the student's function.
+
+A derived call is a call with changed arguments, such as v = identity matrix in attention. Then the answer
+shows an intermediate result, such as the attention weights. The rule that makes derived calls is called a
+view.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +46,7 @@ def vary(value: Any) -> Any:
 
 
 def unused_arguments(trial: Trial) -> Finding | None:
-    """Report arguments that do not affect the answer, although they affect the correct answer."""
+    """Report arguments that do not affect the answer, although they affect the output of the solution."""
     idle = tuple(name for k, name in enumerate(trial.names) if _is_idle(trial, change_arguments([k], vary)))
     if not idle:
         return None
@@ -52,7 +57,7 @@ def unused_arguments(trial: Trial) -> Finding | None:
 
 
 def _is_idle(trial: Trial, change: Change) -> bool:
-    """Return whether a change never affects the student's answer, but sometimes the correct answer."""
+    """Return whether a change never affects the answer, but affects the solution's output in some call."""
     affects_correct_answer = False
     for given in trial.calls:
         before = trial.both(given)
@@ -72,7 +77,10 @@ def _are_identical(a: Array, b: Array) -> bool:
 
 
 def is_correct_for(trial: Trial, student_change: Change, correct_change: Change) -> bool:
-    """Return whether two changes of the arguments agree: one for the answer, one for the solution."""
+    """Return whether the answer for changed arguments equals the correct output for other changed arguments.
+
+    `student_change` changes the arguments of the student's function, `correct_change` those of the solution.
+    """
     for given in trial.calls:
         found = trial.answer(student_change(*given))
         right = trial.answer(correct_change(*given), right=True)
@@ -137,7 +145,7 @@ def _change_if_numeric(change: Callable[[Any], Any], value: Any) -> Any:
 
 
 def exchanged_arguments(trial: Trial) -> Finding | None:
-    """Report an answer that is correct if two arguments of the same shape are exchanged."""
+    """Report an answer that would be correct if two arguments of the same shape were exchanged."""
     count = len(trial.names)
     for a, b in combinations(range(count), 2):
         have_same_shape = all(np.shape(given[a]) == np.shape(given[b]) for given in trial.calls)
@@ -166,7 +174,7 @@ def transposed_weights(trial: Trial) -> Finding | None:
 
 
 def neutral_arguments(trial: Trial) -> Finding | None:
-    """Report arguments that the function uses wrongly: the answer is correct only at their neutral values."""
+    """Report arguments that the function uses wrongly: the answer is correct only if they have no effect."""
     for names in list_subsets(list(trial.probe.neutral)):
         neutralise = partial(_neutralise, trial, names)
         if is_correct_for(trial, neutralise, neutralise):
@@ -196,7 +204,7 @@ def _fill(argument: Any, value: Any) -> Any:
 
 
 def broken_invariance(trial: Trial) -> Finding | None:
-    """Report an answer that changes after a shift that should cancel, or a gradient not linear in dy."""
+    """Report an answer that is not invariant under a shift, or a gradient that is not linear in dy."""
     for shift, change in trial.probe.invariances.items():
         if _breaks_scaling(trial, change, 1.0):
             return make_finding("does_not_cancel", shift=shift)
@@ -211,7 +219,7 @@ def broken_invariance(trial: Trial) -> Finding | None:
 
 
 def _breaks_scaling(trial: Trial, change: Change, factor: float) -> bool:
-    """Return whether, on some call, a change fails to multiply the answer by the expected factor."""
+    """Return whether a change fails to multiply the answer by the expected factor in at least one call."""
     for given in trial.calls:
         before = trial.both(given)
         after = trial.both(change(*given))
@@ -224,7 +232,7 @@ def _breaks_scaling(trial: Trial, change: Change, factor: float) -> bool:
 
 
 def apply_to_views(trial: Trial, *detectors: Detector) -> Finding | None:
-    """Apply detectors to derived calls, such as those that show the attention weights."""
+    """Apply detectors to the derived calls of each view, and return the first finding."""
     for name, view in trial.probe.views.items():
         derived = _derive(trial, view)
         if derived is None or all(are_close(*pair) for pair in derived.pairs):
@@ -237,7 +245,7 @@ def apply_to_views(trial: Trial, *detectors: Detector) -> Finding | None:
 
 
 def _derive(trial: Trial, view: View) -> Trial | None:
-    """Make the derived calls. Returns None if a derived call fails or if its answer has a different shape."""
+    """Make the derived calls of a view. Return None if a call fails or if the answer has a wrong shape."""
     calls = []
     found = []
     right = []
@@ -268,7 +276,7 @@ def hidden_keys(trial: Trial) -> Finding | None:
 
 
 def _is_causal(hidden: Array) -> bool:
-    """Return whether exactly the keys after each query's position are hidden."""
+    """Return whether a mask hides exactly the keys after each query's position, as a causal mask does."""
     later = np.triu(np.ones(hidden.shape[-2:], bool), 1)
     return bool((hidden == later).all() and hidden.any())
 
@@ -328,7 +336,8 @@ def _end(is_last: bool) -> int:
 
 def depends_on_too_much(trial: Trial) -> Finding | None:
     """Report an output entry that depends on rows of an argument on which it should not depend."""
-    # The axes may be in a different order, and then entries cannot be compared.
+    # If the answer has its axes in a different order, its entries cannot be compared with the correct
+    # entries.
     if any(a.shape != b.shape for a, b in trial.pairs):
         return None
     found = reaches(trial)
@@ -352,7 +361,10 @@ def depends_on_too_much(trial: Trial) -> Finding | None:
 
 
 def _find_crossed_axis(trial: Trial, reach: Reach, extra: Array) -> str | None:
-    """Return the first common axis of argument and output along which the change affects other entries."""
+    """Return the first shared axis along which a changed row affects output entries at other indices.
+
+    The axis must occur in both the argument and the output.
+    """
     output_axes = trial.probe.axis_names.get(trial.probe.outputs[trial.output], [])
     argument_axes = trial.probe.axis_names.get(reach.name, [])
     has_named_axes = len(output_axes) == extra.ndim
@@ -373,7 +385,7 @@ def _row_axis(trial: Trial, name: str) -> str:
 
 
 def ignores_a_line(trial: Trial) -> Finding | None:
-    """Report a row of an argument, or an entry along its axis 0, that the answer ignores."""
+    """Report a row of an argument, or an entry along its axis 0, that does not affect the answer."""
     if any(a.shape != b.shape for a, b in trial.pairs):
         return None
     for whole in (False, True):
@@ -394,12 +406,12 @@ VIEW_DETECTORS = (hidden_keys, *number_detectors.DETECTORS, number_detectors.che
 
 
 def views(trial: Trial) -> Finding | None:
-    """Apply the detectors in VIEW_DETECTORS to the answers on the derived calls."""
+    """Apply the detectors in VIEW_DETECTORS to the derived calls."""
     return apply_to_views(trial, *VIEW_DETECTORS)
 
 
 def view_proportions(trial: Trial) -> Finding | None:
-    """Report rows in a derived call that sum to 1 as they should, but contain numbers in wrong ratios."""
+    """Report rows of a derived call's result that correctly sum to 1, but contain wrong numbers."""
     return apply_to_views(trial, number_detectors.check_proportions)
 
 

@@ -35,9 +35,9 @@ from npformer.exercises.task import RIGHT, Choice, Code, Mistake, Numbers, Task,
 from npformer.exercises.verdict import Finding, Role, Verdict, make_finding
 
 SECONDS = 10.0  # the limit of CPU time for one answer
-ROUGH = 2e-2  # the tolerance for float32 answers to scores near 1000, where few digits are left
-HUGE = 10**6  # an array with more entries is not analysed; no task asks for so many
-AXES = 6  # an array with more axes is not analysed; no task asks for so many
+ROUGH = 2e-2  # the tolerance for float32 answers to scores near 1000, which have few correct digits
+HUGE = 10**6  # a larger number of entries is not analysed; no task asks for so many
+AXES = 6  # a larger number of axes is not analysed; no task asks for so many
 
 
 def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
@@ -148,7 +148,7 @@ def assess_choice(task: Choice, answer: Any) -> Verdict:
 
 
 def accept(task: Task) -> Verdict:
-    """Return the verdict "pass" for an answer that is correct in every respect."""
+    """Return the verdict "pass", with all outputs as correct."""
     outputs: tuple[str, ...] = ()
     if isinstance(task, Code):
         outputs = task.probe.outputs
@@ -204,7 +204,10 @@ def agrees(a: Array, b: Array, task: Numbers) -> bool:
 def _choose_nearest(
     fitting: Mapping[Mistake | Wrong, Array], given: Array, task: Numbers
 ) -> list[Mistake | Wrong]:
-    """Return the fitting wrong answers. If the student gives extra digits, these digits have to agree too."""
+    """Select the known wrong answers that equal the student's numbers.
+
+    If the student gives extra digits, prefer wrong answers that agree in these digits too.
+    """
     is_rounded = np.allclose(given, np.round(given, task.decimals), rtol=0, atol=1e-9)
     exact = [wrong for wrong, value in fitting.items() if np.allclose(given, value, rtol=1e-7, atol=1e-9)]
     if is_rounded or not exact:
@@ -213,7 +216,7 @@ def _choose_nearest(
 
 
 def compare_numbers(given: Array, right: Array, task: Numbers) -> Iterator[Finding]:
-    """Report a wrong form, or the numbers that agree and whether the others are too large or too small."""
+    """Report a wrong form of the answer, or which numbers are correct, too large or too small."""
     if given.shape != right.shape:
         if right.ndim:
             yield make_finding(
@@ -237,7 +240,7 @@ def compare_numbers(given: Array, right: Array, task: Numbers) -> Iterator[Findi
 
 
 def _compare_list(errors: Array) -> Iterator[Finding]:
-    """Report which numbers of a list agree (error 0), and in which direction the others are wrong."""
+    """Report which numbers of a list are correct (error 0), and which numbers are too large or too small."""
     are_all_larger = bool(errors.min() >= 0)
     are_all_smaller = bool(errors.max() <= 0)
     is_correct = errors == 0
@@ -271,7 +274,7 @@ def find_rounding(given: Array, right: Array, task: Numbers) -> Finding | None:
         has_kept_decimals = np.allclose(given / unit, np.round(given / unit), rtol=0, atol=1e-9)
         if not has_kept_decimals:
             continue
-        # The factor is a little above 0.5, because the student may round a half up or down.
+        # The factor is slightly larger than 0.5, because the student may round a digit 5 up or down.
         is_rounded = np.abs(given - right).max() <= (0.5 + 1e-9) * unit
         if is_rounded:
             return make_finding("rounded_answer", kept=kept, decimals=task.decimals)
@@ -285,7 +288,7 @@ MANY = 1000  # an integer of at least this size may have a small relative error 
 FEW = 10  # for a smaller integer, the finding "off by one" would reveal the answer
 NORMAL_FORMS: dict[
     str, Callable[[Array, Array], tuple[Array, Array]]
-] = {  # makes two arrays, which are equal if the answer has this pattern
+] = {  # {pattern: makes two arrays, which are equal if the answer has the pattern}
     "sign_differs": lambda a, b: (-a, b),
     "numbers_permuted": lambda a, b: (np.sort(a), np.sort(b)),
     "some_signs_differ": lambda a, b: (np.abs(a), np.abs(b)),
@@ -352,7 +355,10 @@ def assess_function(task: Code, function: Function) -> Verdict:
 def assess_known_mistakes(
     task: Code, found: Sequence[Outcome], explanations: Sequence[tuple[Mistake, ...]]
 ) -> Verdict:
-    """Return the verdict on an answer with listed mistakes, which passes if all mistakes are variants."""
+    """Return the verdict on an answer with listed mistakes.
+
+    It passes if every listed mistake is an accepted variant.
+    """
     mistakes = {mistake.code: mistake for explanation in explanations for mistake in explanation}
     codes = tuple(mistakes)
     outputs = task.probe.outputs
@@ -371,7 +377,10 @@ def assess_known_mistakes(
 
 
 def reject_unrecognised(task: Code, found: Sequence[Outcome], *observations: Finding) -> Verdict:
-    """Return the verdict on a wrong answer without a listed mistake, with these observations."""
+    """Return the verdict on a wrong answer that no listed mistake explains.
+
+    The verdict contains these observations.
+    """
     has_run = any(outcome.arrays for outcome in found)
     if not has_run and not observations:
         return _reject_failed(task, found)
@@ -386,7 +395,7 @@ def reject_unrecognised(task: Code, found: Sequence[Outcome], *observations: Fin
 
 
 def _reject_failed(task: Code, found: Sequence[Outcome]) -> Verdict:
-    """Return the verdict on a function that returned readable arrays on no call."""
+    """Return the verdict on a function that did not return readable arrays on any call."""
     findings = list(find_differences(task.probe, found[0], detectors.run_solution(task)[0]))
     failed = [outcome for outcome in found if outcome.failed]
     if failed and failed[0].error:
@@ -467,7 +476,7 @@ def _assess_correct_numbers(task: Code, function: Function, found: Sequence[Outc
     return accept(task)
 
 
-# `math` raises these errors where NumPy returns inf or NaN, so they count like infinity.
+# The module `math` raises these errors where NumPy returns inf or NaN, so these errors count as infinity.
 NO_NUMBER = ("OverflowError", "ZeroDivisionError", "ValueError")
 
 
@@ -500,7 +509,10 @@ def _assess_hard_call(
 
 
 def _choose_tolerance(answer: Outcome) -> float:
-    """Return the tolerance of a hard call. Float32 answers have few digits, so they get more."""
+    """Return the tolerance of a hard call.
+
+    Float32 answers have few digits, so they get a larger tolerance.
+    """
     has_few_digits = any(a.dtype.kind == "f" and a.dtype.itemsize < 8 for a in answer.arrays)
     return ROUGH if has_few_digits else 1e-4
 
@@ -566,7 +578,10 @@ def _find_outputs_that_agree(
 
 
 def find_agreeing_lines(probe: Probe, sides: Sequence[tuple[Array, Array]]) -> list[Finding]:
-    """Report the columns that agree in every call. If there are none, report the rows, then other axes."""
+    """Report the columns that are correct in every call.
+
+    If no column is correct, report rows, and then lines along other axes.
+    """
     ndim = sides[0][1].ndim
     for axis in reversed(range(ndim)):
         lengths = [b.shape[axis] for _, b in sides]
@@ -582,7 +597,7 @@ def _agrees_at(sides: Sequence[tuple[Array, Array]], axis: int, index: int) -> b
 
 
 def _report_agreeing_lines(probe: Probe, axis: int, ndim: int, indices: tuple[int, ...]) -> Finding:
-    """Report that the entries with these indices along an axis agree."""
+    """Report that the entries with these indices along an axis are correct."""
     if ndim == 1:
         return make_finding("numbers_agree", indices=indices)
     if axis == ndim - 1:
@@ -595,7 +610,7 @@ def _report_agreeing_lines(probe: Probe, axis: int, ndim: int, indices: tuple[in
 
 
 def find_differences(probe: Probe, found: Outcome, expected: Outcome) -> Iterator[Finding]:
-    """Yield a finding for each output in which one call differs from the correct outcome."""
+    """Compare one call with the correct outcome, and yield a finding for each output that differs."""
     if found.unreadable is not None:
         yield found.unreadable
     elif found.error is not None:

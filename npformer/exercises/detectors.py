@@ -1,8 +1,11 @@
 """Find out how a wrong function differs from the solution.
 
-First the answers are compared with the answers of the listed mistakes. A mistake is recognised if its answers
-are the same on all calls of the exercise, and also on fresh calls with different sizes. If no mistake is
-recognised, the detectors compare the answers with the correct answers. A finding must hold on all calls.
+A call is a tuple of arguments for the function, and an answer is what the student's function returns for a
+call. First this module compares the answers with the answers of the listed mistakes. A mistake is recognised
+if its answers are the same on all calls of the exercise, and also on the fresh calls (random calls with
+different sizes). If no mistake is recognised, the detectors compare the answers with the correct answers. A
+detector is a function that returns a finding (a fact about the answers) or None. A finding must hold on all
+calls.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,7 +61,7 @@ def run_solution(task: Code) -> tuple[Outcome, ...]:
 
 @cache
 def known_mistakes(task: Code) -> tuple[Known, ...]:
-    """Run a function for each edit of each listed mistake on the calls of the exercise."""
+    """Run every mutant (one per edit of a listed mistake) on the calls of the exercise."""
     known = []
     for mistake, function in task.wrong_functions():
         answers = run_calls(task, function)
@@ -67,7 +70,7 @@ def known_mistakes(task: Code) -> tuple[Known, ...]:
 
 
 def find_differing_outputs(task: Code, found: Sequence[Outcome]) -> frozenset[str]:
-    """Return the names of the outputs that are wrong on some call."""
+    """Return the names of the outputs that are wrong on at least one call."""
     names = set()
     for outcome, expected in zip(found, run_solution(task), strict=True):
         for name, is_correct in zip(task.probe.outputs, compare_outputs(outcome, expected), strict=True):
@@ -110,7 +113,7 @@ def find_explanations(
 def _find_fitting(
     task: Code, function: Function, found: tuple[Outcome, ...], wrong_outputs: frozenset[str]
 ) -> list[Known]:
-    """Return the listed mistakes whose wrong outputs equal the outputs of the answer on every call."""
+    """Return the listed mistakes whose wrong outputs equal the answer on every call and every fresh call."""
     candidates = [known for known in known_mistakes(task) if known.wrong_outputs <= wrong_outputs]
     fitting = [known for known in candidates if _fits(task, known, found, known.outcomes)]
     if not fitting:
@@ -120,13 +123,16 @@ def _find_fitting(
 
 
 def _fits(task: Code, known: Known, found: Sequence[Outcome], expected: Sequence[Outcome]) -> bool:
-    """Return whether the answer equals a mistake on every call, in the outputs that the mistake changes."""
+    """Return whether a listed mistake gives the student's outputs on every call.
+
+    Only the outputs that the mistake changes are compared.
+    """
     return all(_fits_one(task, known, a, b) for a, b in zip(found, expected, strict=True))
 
 
 @cache
 def _on_fresh(task: Code, function: Function) -> tuple[Outcome, ...]:
-    """Run the solution or a mistake on the fresh calls."""
+    """Run the solution, or the function of a listed mistake, on the fresh calls."""
     return tuple(run(function, given, task.probe) for given in task.probe.fresh)
 
 
@@ -137,7 +143,7 @@ def _right_on_fresh(task: Code) -> tuple[Outcome, ...]:
 
 
 def _fits_one(task: Code, known: Known, found: Outcome, expected: Outcome) -> bool:
-    """Return whether the answer equals a mistake in one call, in the outputs that the mistake changes.
+    """Return whether a listed mistake gives the student's outputs in one call, as in `_fits`.
 
     If both functions fail in this call, they count as equal.
     """
@@ -192,7 +198,7 @@ def find_misplaced_outputs(task: Code, found: Sequence[Outcome]) -> Finding | No
 
 
 def _name_entries(task: Code, values_of_calls: Sequence[Sequence[Array]]) -> tuple[str, ...]:
-    """Return, for each entry of the returned value, the name of the output that equals the entry, or ""."""
+    """Return, for each entry of the returned value, the name of the output that equals it, or ""."""
     correct = {}
     for k, name in enumerate(task.probe.outputs):
         correct[name] = [outcome.arrays[k] for outcome in run_solution(task)]
@@ -237,7 +243,7 @@ def find_transposed_weights(task: Code, function: Function) -> Finding | None:
 
 @cache
 def correct_answers(task: Code) -> dict[Any, Any]:
-    """Return the cache for the correct answers to the calls that detectors make."""
+    """Return the dict that caches the correct answers to the calls that detectors make."""
     return {}
 
 
@@ -245,9 +251,9 @@ def correct_answers(task: Code) -> dict[Any, Any]:
 
 
 def apply_detectors(task: Code, function: Function, found: Sequence[Outcome]) -> list[Finding]:
-    """Apply the detectors to each wrong output, until there are MOST_FINDINGS findings.
+    """Apply the detectors to each wrong output, and stop after MOST_FINDINGS findings.
 
-    The detectors do not see the calls that failed.
+    Calls that failed are not passed to the detectors.
     """
     calls = task.probe.calls + task.probe.fresh
     answers = [*found, *(run(function, given, task.probe) for given in task.probe.fresh)]
@@ -284,7 +290,8 @@ def _choose_calls(answers: Sequence[Outcome], expected: Sequence[Outcome]) -> li
 def _is_degenerate(outcome: Outcome) -> bool:
     """Return whether some axis has length 1.
 
-    On such an axis several relations hold by chance. For example, a softmax over a single column is always 1.
+    On an axis of length 1, several relations hold by chance. For example, a softmax over a single column is
+    always 1.
     """
     return any(1 in array.shape for array in outcome.arrays)
 

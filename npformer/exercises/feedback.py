@@ -58,7 +58,7 @@ def _write_observations(verdict: Verdict) -> list[str]:
 
 
 def _observation_of(exercise: str, code: str) -> str:
-    """Return the observation of a wrong option or of a listed mistake with this code."""
+    """Return the text that describes a wrong option or a listed mistake with this code."""
     option = templates.catalog().options.get((exercise, code))
     if option is not None:
         return option
@@ -75,7 +75,10 @@ NEEDED = ("stopped_in_one_check", "one_call_returned_none", "wrong_shape", "wron
 
 
 def _write_needed_places(verdict: Verdict) -> list[str]:
-    """Write about failed calls and wrong shapes, which a student needs in addition to the observations."""
+    """Write the sentences about failed calls and wrong shapes.
+
+    A student needs them in addition to the observations.
+    """
     kinds = {finding.kind for finding in verdict.findings}
     if verdict.codes or "outputs_returned" in kinds:
         return []
@@ -84,9 +87,9 @@ def _write_needed_places(verdict: Verdict) -> list[str]:
 
 
 def _write_causes(verdict: Verdict) -> str:
-    """Write the likely causes of the listed mistakes, or else of the first observation that has one.
+    """Write the likely causes of the listed mistakes, or else the first likely cause of an observation.
 
-    If several mistakes fit, the text says that it is one of them.
+    If several mistakes fit, the text says that one of these mistakes is the cause.
     """
     codes = [code for code in verdict.codes if (verdict.exercise, code) not in templates.catalog().options]
     causes = list(dict.fromkeys(_mistake(code).cause for code in codes))

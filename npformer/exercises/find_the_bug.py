@@ -95,7 +95,7 @@ def find_code_exercise(exercise_id: str) -> tuple[Code, str]:
 
 
 def write_exercise(task: Code, name: str) -> str:
-    """Return the text that the student gets: the task as a comment, imports, and the wrong function."""
+    """Return the text for the student: the task as a comment, the imports, and the wrong function."""
     bug = draw_bug(task, name)
     request = "One line below is wrong. Find the line and correct it. This call checks your correction:"
     quoted_id = json.dumps(f"{task.id}@{name}".rstrip("@"), ensure_ascii=False)
@@ -113,7 +113,8 @@ def write_exercise(task: Code, name: str) -> str:
 def check_corrected(exercise_id: str, corrected: Any, level: int) -> Result:
     """Check a corrected function or its text.
 
-    If the function still has the original bug, the result says only this, because more would reveal the bug.
+    If the function still has the original bug, the result says only that. Further details would reveal the
+    bug.
     """
     task, _ = find_code_exercise(exercise_id)
     function = corrected

@@ -1,8 +1,8 @@
 """Detectors that compare the numbers of a wrong answer with the correct numbers.
 
-A detector receives one output of the function for every call, together with the correct arrays. The detector
-returns a finding or None. A finding must hold for every call, within the accuracy of float32, and contains no
-number of the correct answer.
+A detector receives one output of the function for every call, together with the correct arrays. "The answer"
+is the output of the student's function. The detector returns a finding or None. A finding must hold for every
+call, within the accuracy of float32, and contains no number of the correct answer.
 """
 
 import math
@@ -92,7 +92,7 @@ def _scale(right: Array) -> float:
 
 
 def _name_line(axis: int, trial: Trial) -> str:
-    """Return the word for a line along an axis: "row", "column", or the name of an earlier axis."""
+    """Return the word for an entry along an axis: "row", "column", or the name of an earlier axis."""
     ndim = trial.right[0].ndim
     if axis == ndim - 1:
         return "row"
@@ -103,7 +103,7 @@ def _name_line(axis: int, trial: Trial) -> str:
 
 
 def find_moved_slices(cases: Sequence[Case]) -> Relation | None:
-    """Detect correct slices in a wrong order. A single repeated slice is left to other detectors."""
+    """Detect correct slices in a wrong order. Other detectors handle a single repeated slice."""
     relation = relations.detect_moved_slices(cases)
     if relation is None or len(set(relation.parameters["order"])) == 1:
         return None
@@ -111,9 +111,10 @@ def find_moved_slices(cases: Sequence[Case]) -> Relation | None:
 
 
 def neighbours(trial: Trial) -> list[dict[str, Array]]:
-    """Return, for each call, the arrays that a wrong function may have added or multiplied by mistake.
+    """Return the arrays that a wrong function may have added or multiplied by mistake, for each call.
 
-    These are the arguments, and the `directions` of the exercise, whose shapes fit the output in every call.
+    These are the arguments of the call, and the exercise's `directions` (arrays that are likely to be added
+    by mistake). Arrays whose shape does not fit the output in every call are left out.
     """
     fitting: list[dict[str, Array]] = []
     for given, right in zip(trial.arguments, trial.right, strict=True):
@@ -138,7 +139,10 @@ def _fits(value: Any, right: Array) -> bool:
 
 
 def is_function_of_right(function: Callable[[Array], Any]) -> Holds:
-    """Make the relation that the answer equals this function of the correct array."""
+    """Make a test whether the answer equals this function of the correct array.
+
+    The test returns True or False.
+    """
 
     def holds(a: Array, b: Array) -> bool:
         return are_close(a, np.asarray(function(b), float))
@@ -218,7 +222,10 @@ LINES: dict[str, Holds] = {
 
 
 def first_that_holds(table: dict[str, Holds], trial: Trial) -> Finding | None:
-    """Return a finding of the first kind in a table whose relation holds for every call, or None."""
+    """Return a finding of the first kind whose relation holds for every call, or None.
+
+    The keys of the table are kinds of findings, and the values are the relations.
+    """
     for kind, holds in table.items():
         with np.errstate(all="ignore"):
             if all(a.shape == b.shape and attempt(holds, a, b) for a, b in trial.pairs):
@@ -259,7 +266,7 @@ POWERS = (1.0, -1.0, 0.5, -0.5)
 
 
 def candidate_factors(sizes: Sequence[dict[str, int]]) -> dict[ScaleFactor, Array]:
-    """Return the factors that have a name, with their values in each call.
+    """Return the factors that the feedback can name, with their values in each call.
 
     These factors are 1, the constants, powers of a size, and powers of a product or quotient of two sizes.
     """
@@ -289,7 +296,7 @@ def name_factor(ratios: Sequence[float], sizes: Sequence[dict[str, int]]) -> Sca
         has_one_sign = len({*np.sign(numbers)}) == 1
         if has_one_sign and np.allclose(np.abs(numbers), 1, rtol=1e-4, atol=0):
             return factor._replace(sign=int(np.sign(numbers[0])))
-    # A single ratio equals a number times any factor, so it shows nothing.
+    # Every factor fits a single ratio, if it is multiplied by a number. So a single ratio shows nothing.
     has_several_ratios = len(ratios) > 1
     for factor, numbers in quotients.items():
         if has_several_ratios and np.allclose(numbers, numbers[0], rtol=1e-4, atol=0):
@@ -386,7 +393,10 @@ def is_scaled_landmark(trial: Trial) -> Finding | None:
 
 
 def _landmarks(trial: Trial) -> list[tuple[str, tuple[Array, ...]]]:
-    """Return the name of each landmark of the exercise, with one array per call."""
+    """Return the name of each landmark of the exercise, with one array per call.
+
+    A landmark is an intermediate result of the solution, or a related array that is not the answer.
+    """
     landmarks = []
     with np.errstate(all="ignore"):
         for name, make in trial.probe.landmarks.items():
@@ -434,10 +444,10 @@ def _report_length(few_or_many: str, end: str, axis: int, ndim: int) -> Finding:
 
 
 def _find_matching_parts(found: Array, right: Array, axis: int) -> list[tuple[str, str]]:
-    """Return the items of _PARTS that match.
+    """Return how the answer is too short or too long along an axis, as items of _PARTS.
 
-    In one kind of match, the answer equals a part of the correct array. In the other kind, a part of the
-    answer equals the correct array.
+    An item with "few" means that the answer equals a part of the correct array. An item with "many" means
+    that a part of the answer equals the correct array.
     """
     if found.ndim == right.ndim - 1:  # The answer lacks this axis and is a single entry along it.
         found = np.expand_dims(found, axis)
@@ -537,7 +547,10 @@ def _agrees_where_finite(a: Array, b: Array) -> bool:
 
 
 def not_finite_calls(trial: Trial) -> Finding | None:
-    """Report that some calls, such as calls without a mask, give no finite number, if all others agree."""
+    """Report that some calls, such as calls without a mask, give no finite number.
+
+    All other calls must be correct.
+    """
     is_bad = [_has_no_finite_number(a, b) for a, b in trial.pairs]
     if not any(is_bad) or all(is_bad):
         return None

@@ -1,8 +1,9 @@
 """Run a function on the calls of an exercise, and record arrays, errors and changed arguments.
 
-The calls contain only arguments that the task allows. There is one call for each edge case, such as equal
-sizes or the largest allowed scores. Further calls are random. In a random call, all sizes differ
-and no array is symmetric, so a wrong function is unlikely to be correct by coincidence.
+A call is a tuple of arguments, and an outcome is what the function does with these arguments. The calls
+contain only arguments that the task allows. There is one call for each edge case, such as equal sizes or the
+largest allowed scores. Further calls are random. In a random call, all sizes differ and no array is
+symmetric, so a wrong function is unlikely to be correct by coincidence.
 """
 
 import copy
@@ -28,7 +29,7 @@ Function = Callable[..., Any]
 
 
 class View(NamedTuple):
-    """A change of the calls that makes the answer show an intermediate result, such as attention weights."""
+    """A rule for derived calls, whose output shows an intermediate result such as attention weights."""
 
     change: Callable[..., Arguments]  # makes the derived call from the arguments of a call
     part: Callable[[Array], Array] = lambda answer: answer  # selects the intermediate result in the answer
@@ -42,9 +43,9 @@ class Probe(NamedTuple):
     calls: tuple[Arguments, ...]  # one call for each edge case, and some random calls
     fresh: tuple[Arguments, ...] = ()  # random calls with different sizes; each finding must hold on them too
     axes: str = ""  # names of the axes of arguments and outputs: "x: batch T d_model; W_1: d_model d_ff"
-    neutral: dict[str, Any] = {}  # noqa: RUF012  # by argument: its neutral value, which has no effect
-    landmarks: dict[str, Function] = {}  # noqa: RUF012  # known results that are not the answer
-    directions: dict[str, Function] = {}  # noqa: RUF012  # terms that a wrong answer may add
+    neutral: dict[str, Any] = {}  # noqa: RUF012  # {argument: the value at which it has no effect}
+    landmarks: dict[str, Function] = {}  # noqa: RUF012  # {name: makes an intermediate or related result}
+    directions: dict[str, Function] = {}  # noqa: RUF012  # {name: makes an array that may be added by mistake}
     invariances: dict[str, Function] = {}  # noqa: RUF012  # changes that keep the correct answer
     views: dict[str, View] = {}  # noqa: RUF012
 
@@ -77,7 +78,7 @@ class Probe(NamedTuple):
 
 
 class Draws:
-    """Draw random arguments for one call, such that no two sizes are equal and no array is symmetric.
+    """Draw random arguments for one call. No two sizes are equal, and no array is symmetric.
 
     With ``one=k``, the k-th size that is drawn (counted from 0) is 1, if the exercise allows 1.
     """
@@ -216,7 +217,7 @@ def _timer(
 
 
 def _raise_at_next_line(frame: FrameType | None) -> None:
-    """Raise TooLong at the next line of the student's code, because the code has caught an earlier TooLong.
+    """Raise TooLong at the next line of the student's code, after the code has caught an earlier TooLong.
 
     This also ends a loop with a bare ``except:`` in it. The next line is then the ``except:`` line, which
     does not catch an error that is raised there.
@@ -241,7 +242,7 @@ def _raise_at_line(frame: FrameType, event: str, value: Any) -> Any:  # pragma: 
 
 @contextmanager
 def pause_wall_limit() -> Iterator[None]:
-    """Pause the limit of elapsed time during a wait for another process, which has its own limit."""
+    """Pause the limit of elapsed time while waiting for another process, which has its own time limit."""
     remaining, interval = signal.setitimer(signal.ITIMER_REAL, 0.0)
     try:
         yield
@@ -253,7 +254,7 @@ _NUMPY = {name: value for name, value in vars(np).items() if callable(value)}
 
 
 def find_replaced_numpy_functions() -> list[str]:
-    """Return the names of the functions that have been replaced in NumPy since this module was imported."""
+    """Return the names of NumPy functions that have been replaced since this module was imported."""
     return [name for name, value in _NUMPY.items() if getattr(np, name, None) is not value]
 
 
@@ -266,7 +267,10 @@ def suppress_warnings() -> Iterator[None]:
 
 
 def call(function: Function, given: Arguments, names: list[str]) -> Any:
-    """Call a function. If the call raises TypeError, call again with the mask as a keyword argument."""
+    """Call a function.
+
+    If the call raises TypeError, call the function again with the mask as a keyword argument.
+    """
     if given and given[-1] is None:
         given = given[:-1]
     may_be_keyword = names[-1] == "mask" and len(given) == len(names)
@@ -436,9 +440,9 @@ _LIBRARIES = (
 
 # --- when two arrays count as equal ----------------------------------------------------------------
 
-# Tolerances. A sum in a different order has to pass, and numbers rounded to four digits have to fail.
+# With these tolerances, a sum in a different order passes, and numbers that are rounded to four digits fail.
 RELATIVE = 1e-4  # the tolerance relative to each entry
-OF_LARGEST = 1e-5  # an extra tolerance relative to the largest entry, for differences of large numbers
+OF_LARGEST = 1e-5  # a further tolerance relative to the largest entry, for differences of large numbers
 SHORT = 1e-4  # the tolerance for answers in float32 or float16, relative to the largest entry or 1
 
 
@@ -469,7 +473,7 @@ def are_near(a: Array, b: Array, tolerance: float) -> bool:
 
 
 def _within(a: Array, b: Array, limit: Array) -> bool:
-    """Return whether a and b agree within the limit where b is finite, and are equal elsewhere."""
+    """Return whether a is near b where b is finite, and equals b where b is NaN or infinite."""
     if np.isfinite(b).all():
         return bool((np.abs(a - b) <= limit).all())
     finite = np.isfinite(b)
@@ -534,7 +538,7 @@ def _is_npformer_module(module: str) -> bool:
 
 
 def _begins_with(value: Any, arrays: tuple[Array, ...]) -> bool:
-    """Return whether the first arrays in a returned value equal these arrays."""
+    """Return whether a returned value begins with these arrays."""
     parts = [value]
     if isinstance(value, tuple):
         parts = list(_flatten(value))

@@ -1,6 +1,7 @@
 """The result of ``check``: the data of the verdict, and the sentences that ``feedback`` writes about it."""
 
 import html
+import re
 from typing import NamedTuple
 
 from npformer.exercises import feedback
@@ -107,7 +108,7 @@ class Result(NamedTuple):
 
     def _repr_html_(self) -> str:
         title, *lines = feedback.card_lines(self)
-        body = "".join(f"<p style='margin:0.3em 0'>{html.escape(line)}</p>" for line in lines)
+        body = "".join(f"<p style='margin:0.3em 0'>{_to_html(line)}</p>" for line in lines)
         colour = GREEN if self else VERMILLION
         border = f"border-left:4px solid {colour};padding:0.2em 0.8em;max-width:46em"
         passed = feedback.passed_text(len(_passed))
@@ -115,6 +116,11 @@ class Result(NamedTuple):
             f"<div style='{border}'><b>{html.escape(title)}</b> "
             f"<span style='float:right'>{html.escape(passed)}</span>{body}</div>"
         )
+
+
+def _to_html(line: str) -> str:
+    """Return a line of a card as HTML. Text between backticks is shown as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(line))
 
 
 def make_result(verdict: Verdict, level: int) -> Result:

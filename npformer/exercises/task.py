@@ -1,8 +1,9 @@
-"""The parts of an exercise: the four kinds of tasks, and the mistakes and edits that belong to a solution.
+"""The parts of an exercise: four kinds of tasks, the listed mistakes, and the edits that make the mistakes.
 
-The files in ``bank/`` build their exercises from these classes. A mistake in a function is an edit of the
-solution's text. The sentences about mistakes are in mistakes.md. The modules of the checker (probe,
-detectors, checker, feedback) do not depend on any topic.
+The files in ``bank/`` build their exercises from these classes. An edit is a replacement in the text of the
+solution. It makes a mutant of the solution: a wrong function with one listed mistake. The sentences about
+mistakes are in mistakes.md. The modules of the checker (probe, detectors, checker, feedback) do not depend on
+any topic.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from npformer.exercises.answer_parsing import LETTERS
 from npformer.exercises.probe import Arguments, Draws, Probe
 
 LINE = 80  # characters per line; on a projector, a notebook breaks longer lines within words
-APART = 10  # a known wrong answer differs from the correct answer by at least this number of tolerances
+APART = 10  # a known wrong answer differs from the correct answer by at least 10 tolerances
 EXTRA_DRAWS = 10  # The search for distinct wrong answers ends after this number of further draws.
 
 
@@ -44,9 +45,9 @@ class Mistake:
     question: str
     kind: str = "wrong"  # one of "wrong", "robustness", "variant", "convention", "precision" and "note"
     tolerance: float | None = (
-        None  # the tolerance for equality with the mistake's answer; None means the default
+        None  # the tolerance for a comparison with this mistake's output; None means the default
     )
-    sees_in: dict[str, str] = field(default_factory=dict)  # by exercise id: a more specific observation
+    sees_in: dict[str, str] = field(default_factory=dict)  # {exercise id: a more specific observation}
 
     @property
     def passes(self) -> bool:
@@ -71,7 +72,7 @@ class Edit:
         self.pairs = list(zip(words[::2], words[1::2], strict=True))
 
     def of(self, text: str) -> str:
-        """Apply the edit to a text. Raises ValueError if the text lacks an old text."""
+        """Apply the edit to a text. Raise ValueError if the text does not contain what the edit replaces."""
         for old, new in self.pairs:
             if old not in text:
                 raise ValueError(f"the solution does not have {old!r}")
@@ -176,7 +177,7 @@ class Task:
 class Choice(Task):
     """A question with several options. One option is correct."""
 
-    options: dict[str, Wrong]  # by the text of the option; the value is RIGHT for the correct option
+    options: dict[str, Wrong]  # {text of the option: its feedback}; RIGHT for the correct option
     kind = "choice"
     answer_form = "Answer with a letter."
 
@@ -226,9 +227,9 @@ class Draw:
 class PosedQuestion(NamedTuple):
     """The question for one student: the given numbers, the correct answer and the known wrong answers."""
 
-    given: dict[str, Any]  # by placeholder: the number that replaces it in the text of the task
+    given: dict[str, Any]  # {placeholder in the text of the task: the number that replaces it}
     answer: Any
-    wrong: Mapping[Any, Any]  # by Mistake, Wrong or code: the wrong answer that it leads to
+    wrong: Mapping[Any, Any]  # {Mistake, Wrong or code of a mistake: the wrong answer}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -331,7 +332,7 @@ class Code(Task):
     probe: Probe
     solution: str
     mistakes: dict[Mistake, list[Edit]]
-    # By mistake: an extreme call that reveals this mistake in an otherwise correct answer.
+    # {mistake: a call with extreme arguments}. The call reveals this mistake in an otherwise correct answer.
     hard: dict[Mistake, Arguments] = field(default_factory=dict)
     detectors: tuple[Any, ...] = ()  # extra detectors, which run before the detectors of call_detectors
     draw: Callable[[Draws], Arguments]  # draws the arguments of one call
@@ -355,7 +356,7 @@ class Code(Task):
         return compile_function(self.solution)
 
     def wrong_functions(self) -> Iterator[tuple[Mistake, Callable[..., Any]]]:
-        """Yield, for each edit of each mistake, the mistake and the function after this edit."""
+        """Yield (mistake, wrong function) for each edit of each mistake."""
         for mistake, edits in self.mistakes.items():
             for edit in edits:
                 yield mistake, compile_function(edit.of(self.solution))
@@ -368,7 +369,7 @@ class Code(Task):
         return {code: edits_by_code[code] for code in codes}
 
     def slips(self, *codes: str) -> dict[str, Callable[..., Any]]:
-        """Return, for each code, a function with the first edit of this mistake."""
+        """Return {code of a mistake: the wrong function that the mistake's first edit makes}."""
         functions = {}
         for code, edits in self.edits(*codes).items():
             functions[code] = compile_function(edits[0].of(self.solution))

@@ -26,13 +26,13 @@ from npformer.gradcheck.relations import Factor
 class Catalog(NamedTuple):
     """All texts of the feedback."""
 
-    findings: Mapping[str, Mapping[str, str]]  # by kind: the templates "says", "says_many" and "asks"
+    findings: Mapping[str, Mapping[str, str]]  # {kind of finding: its templates "says", "says_many", "asks"}
     texts: Mapping[str, str]  # titles and short texts
-    words: Mapping[str, Mapping[str, Any]]  # by parameter: the words for its values
-    errors: Mapping[str, str]  # by type of error: the question in the feedback
-    mistakes: Mapping[str, Mistake]  # by code: the listed mistake
-    options: Mapping[tuple[str, str], str]  # by exercise and code: the text on a wrong answer
-    questions: Mapping[str, str]  # by exercise: the question that is asked if no mistake was recognised
+    words: Mapping[str, Mapping[str, Any]]  # {parameter: the words for its values}
+    errors: Mapping[str, str]  # {type of error: the question in the feedback}
+    mistakes: Mapping[str, Mistake]  # {code: the listed mistake}
+    options: Mapping[tuple[str, str], str]  # {(exercise id, code): feedback on a wrong answer}
+    questions: Mapping[str, str]  # {exercise id: the question if no mistake was recognised}
 
 
 @cache
@@ -147,22 +147,22 @@ Given = Mapping[str, Any]
 
 
 def _axes(given: Given) -> str:
-    """Return the plural of the word for an axis, such as "columns"."""
+    """Return the name of the finding's axis in the plural, such as "columns"."""
     return _plural("axis", given["axis"])
 
 
 def _capital_axis(given: Given) -> str:
-    """Return the word for an axis, with a capital letter."""
+    """Return the name of the finding's axis with a capital letter, such as "Column"."""
     return _capitalise(value_text("axis", given["axis"]))
 
 
 def _capital_axes(given: Given) -> str:
-    """Return the plural of the word for an axis, with a capital letter."""
+    """Return the name of the finding's axis in the plural with a capital letter, such as "Columns"."""
     return _capitalise(_axes(given))
 
 
 def _nan(given: Given) -> str:
-    """Return the phrase for NaN among the entries that differ, or "" if there is no NaN."""
+    """Return the phrase that says that some wrong entries are NaN, or "" if no entry is NaN."""
     return _text_if(given["has_nan"], "nan_among_them")
 
 
@@ -179,7 +179,7 @@ def _lines(given: Given) -> str:
 
 
 def _which(given: Given) -> str:
-    """Return the phrase for the entries that were returned, such as the first entries."""
+    """Return the phrase that says which entries the function returned, such as only the first ones."""
     return str(catalog().words["which"][given["end"]])
 
 
@@ -197,7 +197,7 @@ def _sequence(given: Given) -> str:
 
 
 def _power(given: Given) -> str:
-    """Return the word for a power of the gradient."""
+    """Return the word for a power of the gradient, such as the square."""
     return str(catalog().words["power"][str(given["power"])])
 
 
@@ -212,7 +212,7 @@ def _difference(given: Given) -> str:
 
 
 def _in_number(names: Sequence[str], one: str, several: str) -> str:
-    """Insert names into the text for one name or into the text for several names."""
+    """Insert the names into a text, which has one version for a single name and one for several names."""
     return catalog().texts[one if len(names) == 1 else several].format(join_names(names))
 
 
@@ -225,7 +225,7 @@ def _asked(given: Given) -> str:
 
 
 def _entry(given: Given) -> str:
-    """Format an index as between brackets: "0, 2"."""
+    """Format an index as it is written inside brackets: "0, 2"."""
     return ", ".join(map(str, given["index"]))
 
 
@@ -242,7 +242,7 @@ def _wave(given: Given) -> str:
 
 
 def _first_at(given: Given) -> str:
-    """Return the phrase for the first index, or "" if the output is a single number."""
+    """Return the phrase for the index of the first wrong entry, or "" if the output is a single number."""
     if not given["index"]:
         return ""
     return catalog().texts["first_at"].format(value_text("index", given["index"]))
@@ -324,7 +324,7 @@ STOPPED = ("stopped", "stopped_in_one_check")
 WITH_AXIS = tuple(kind for kind, (_, names) in KINDS.items() if "axis" in names)
 WAVES = ("sines_agree_and_a_wave", "cosines_agree_and_a_wave")
 AGREEMENTS = ("outputs_agree", "some_outputs_agree")
-# By placeholder: the kinds of findings that may use the phrase, and the function that makes the phrase.
+# {placeholder: (the kinds of findings that may use the phrase, the function that makes the phrase)}
 PHRASES: dict[str, tuple[tuple[str, ...], Callable[[Given], str]]] = {
     "axes": (WITH_AXIS, _axes),
     "Axes": (WITH_AXIS, _capital_axes),
@@ -380,13 +380,13 @@ def _name_output(finding: Finding, outputs: Sequence[str]) -> tuple[str, str]:
     else:
         it = finding.output
         it_at_beginning = finding.output
-    if finding.view:  # A phrase about the view comes first, so {It} is not at the beginning.
+    if finding.view:  # A phrase about the derived call is at the beginning, before {It}.
         it_at_beginning = it
     return it, it_at_beginning
 
 
 def _plural(parameter: str, value: Any) -> str:
-    """Return the plural of the word for a parameter's value."""
+    """Return the word for the value of a parameter, in the plural."""
     words_of_values = catalog().words.get(parameter, {})
     if isinstance(value, str) and value in words_of_values:
         return str(words_of_values[value][1])
@@ -398,7 +398,10 @@ ENUMERATIONS = ("names", "indices", "places", "axes")
 
 
 def sentence(finding: Finding, outputs: Sequence[str] = (), part: str = "says") -> str:
-    """Write the sentence about a finding, or its question if ``part`` is "asks", or "" without a template."""
+    """Write the sentence about a finding, or the question if ``part`` is "asks".
+
+    Without template, return "".
+    """
     template = catalog().findings[finding.kind]
     has_several = any(len(finding.parameters.get(name, ())) > 1 for name in ENUMERATIONS)
     several = f"{part}_many"

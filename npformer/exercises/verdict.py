@@ -105,7 +105,7 @@ KINDS: dict[str, Kind] = {
     ),
     **_kinds(
         Role.OBSERVATION,
-        # for an answer that is a number or a list of numbers
+        # Findings about an answer that is a number or a list of numbers.
         off_by="share",
         too_large="",
         too_small="",
@@ -122,11 +122,11 @@ KINDS: dict[str, Kind] = {
         numbers_scaled="",
         one_off="",
         size_is_right="",
-        # about the form of the returned value
+        # Findings about the form of the returned value.
         random="",
         integers="",
         outputs_returned="expected returned container",
-        # from the detectors that compare numbers
+        # Findings of the detectors that compare numbers.
         term_sign="name",
         multiple_added="name",
         constant_in_each="line",
@@ -172,7 +172,7 @@ KINDS: dict[str, Kind] = {
         sum_is_not_1="sum",
         ratios_in_rows="",
         ratios_in_vector="",
-        # from the detectors that call the function again
+        # Findings of the detectors that call the function again.
         unused="names",
         unused_there="names",
         correct_for_changed_argument="name change",
@@ -188,7 +188,7 @@ KINDS: dict[str, Kind] = {
         depends_on_other_lines="argument axis index",
         depends_on_too_much="argument axis index",
         ignores_line="argument index",
-        # from the detectors of single exercises
+        # Findings of the detectors of single exercises.
         equal_speeds="",
         other_base="layout base",
         sines_agree="amount",

@@ -30,6 +30,8 @@ def _read_settings(options: Namespace) -> tuple[Assignment, Limits]:
         raise ValueError(f"{reason}; use WSL or a container, or check(...) in a notebook")
     if not 0 < options.seconds < 1e6 or not 0 <= options.wall < 1e6 or options.megabytes < 1:
         raise ValueError("--seconds, --wall and --megabytes must be numbers above 0")
+    if getattr(options, "workers", 1) < 1:
+        raise ValueError(f"--workers is {options.workers}; expected a whole number of at least 1")
     assignment = make_assignment(parse_ids(options.exercises))
     if options.assignment:
         assignment = read_assignment(Path(options.assignment))

@@ -364,7 +364,7 @@ def _start_server(home: str, hidden: str) -> tuple[subprocess.Popen[bytes], sock
     needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, search_path)]
     secret = [Path(path).resolve() for path in (f"{root}/npformer", hidden) if path]
     mounts = json.dumps([tempfile.mkdtemp(dir=home), needed, _choose_covered(secret, needed)])
-    # If a submission starts another Python, `import npformer` finds this empty module, not the package.
+    # If a submission starts another Python process, `import npformer` finds this empty module there.
     Path(home, "npformer.py").touch()
     own_end, server_end = socket.socketpair()
     with server_end:

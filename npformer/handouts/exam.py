@@ -40,7 +40,7 @@ PARTS = {
     BUG: Part(5, 1, "One line of this function is wrong. Which (2 points)? What should it be (3 points)?"),
     DERIVE: Part(8, 6, "Derive it by hand (4 points), then write it in NumPy (4 points)."),
 }
-LENGTHS = {  # by minutes: the number of questions in each part
+LENGTHS = {  # {minutes: the number of questions in each part}
     20: {REMEMBER: 4, COMPUTE: 1, BUG: 1, DERIVE: 1},
     45: {REMEMBER: 7, COMPUTE: 4, BUG: 2, DERIVE: 2},
     90: {REMEMBER: 13, COMPUTE: 11, BUG: 4, DERIVE: 3},
@@ -194,7 +194,10 @@ def _list_pool(part: str, n_questions: int, lessons: Sequence[str]) -> list[Task
 
 
 def _pick_tasks(pool: Sequence[Task], n_tasks: int, topics: Counter[str]) -> list[Task]:
-    """Pick exercises one by one, each from a topic with the fewest questions so far. Updates `topics`."""
+    """Pick exercises one by one, each from a topic with the fewest questions so far.
+
+    Update the counts in `topics`.
+    """
     remaining = list(pool)
     picked = []
     for _ in range(n_tasks):
@@ -345,7 +348,7 @@ def _list_solution(question: Question) -> Iterator[str]:
 
 
 def _list_gaps(question: Question) -> Iterator[str]:
-    """Yield the empty lines for the answer."""
+    """Yield the HTML of the empty lines on which students write the answer."""
     lines = PARTS[question.part].n_lines * LINE
     yield "<p>Line ____ should be:</p>" if question.part == BUG else ""
     yield lines

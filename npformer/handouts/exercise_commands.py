@@ -50,7 +50,7 @@ def _write(files: dict[Path, str]) -> Iterator[str]:
 
 
 def parse_ids(chosen: str | None) -> list[str]:
-    """Return the exercise ids in a comma-separated list, without repetitions, or all ids without a list.
+    """Return the exercise ids of a comma-separated list, without repetitions; all ids if the list is empty.
 
     Raises ValueError if an exercise does not exist.
     """

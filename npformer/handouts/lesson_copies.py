@@ -135,7 +135,7 @@ def write_lessons(
     target = check_output_folder(folder, [lesson.name for lesson in lessons])
     if target.resolve() == lessons[0].parent.resolve():
         raise ValueError(
-            f"write_lessons: {str(target)!r} holds the lessons themselves; choose another folder"
+            f"write_lessons: {str(target)!r} is the folder of the lessons; choose a different folder"
         )
     new_files: dict[Path, str | bytes] = {}
     kept: list[Path] = []

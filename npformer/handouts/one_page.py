@@ -51,7 +51,7 @@ def layer_norm(x, gamma, beta, eps=1e-5):
     def backward(dy):
         dgamma, dbeta = (dy * x_hat).sum((0, 1)), dy.sum((0, 1))           # ④ (d,), (d,)
         dx_hat = dy * gamma                                                # ④ (B, T, d)
-        dsigma = -(dx_hat * x_hat / sigma).sum(**ROW)                      # ③ (B, T, 1): slope -c / sigma^2
+        dsigma = -(dx_hat * x_hat / sigma).sum(**ROW)                      # ③ (B, T, 1): factor -c / sigma^2
         dc = dx_hat / sigma                                                # ③ (B, T, d): past sigma, so far
         dc += dsigma * c / sigma / x.shape[-1]                             # ② (B, T, d): and through sigma
         dx = dc - dc.mean(**ROW)                                           # ① (B, T, d): x, and x in the mean
@@ -141,7 +141,7 @@ def adamw(weights, gradients, ms, vs, step, rate, beta_1=0.9, beta_2=0.98, eps=1
         w -= rate * (m_hat / (np.sqrt(v_hat) + eps) + decay * w)
 
 def new_weights(rng, d=32, d_ff=128, h=2, n_blocks=2):
-    """At random, so large that what goes in and what comes out of a product are about the same size"""
+    """Random weights, scaled so that the input and the output of a product have the same magnitude"""
     weights = [rng.normal(0, d**-0.5, (len(LETTERS), d))]                  # E
     for _ in range(n_blocks):
         weights += [*rng.normal(0, d**-0.5, (3, h, d, d // h))]            # W_Q, W_K, W_V
@@ -167,21 +167,21 @@ def say(word, weights):
         line += LETTERS[logits[0, -1].argmax()]
     return line[N + 1 :].strip()
 
-def slopes(weights, batch, rng, h=1e-7):
-    """Is it right? The slope of the loss along a random direction u: by hand, and by a step each way"""
+def derivatives(weights, batch, rng, h=1e-7):
+    """Is it right? The derivative of the loss along a random direction u: by hand, and by differences"""
     u = [rng.normal(size=w.shape) for w in weights]
     _, gradients = loss_and_gradients(weights, *batch)
     ahead, behind = ([w + way * du for w, du in zip(weights, u, strict=True)] for way in (h, -h))
-    tried = (loss_and_gradients(ahead, *batch)[0] - loss_and_gradients(behind, *batch)[0]) / (2 * h)
-    return sum((dw * du).sum() for dw, du in zip(gradients, u, strict=True)), tried
+    difference = (loss_and_gradients(ahead, *batch)[0] - loss_and_gradients(behind, *batch)[0]) / (2 * h)
+    return sum((dw * du).sum() for dw, du in zip(gradients, u, strict=True)), difference
 
 def main(words=(), steps=800):
     """Half a minute of learning from noise, and then a few words"""
     rng = np.random.default_rng(0)
     weights = new_weights(rng)
     ms, vs = ([np.zeros_like(w) for w in weights] for _ in range(2))
-    by_hand, tried = slopes(weights, noise(rng), rng)
-    print(f"slope of the loss in a random direction: {by_hand:.6f} by hand, {tried:.6f} tried out\n")
+    by_hand, difference = derivatives(weights, noise(rng), rng)
+    print(f"derivative in a random direction: {by_hand:.6f} by hand, {difference:.6f} by differences\n")
     for step in range(1, steps + 1):
         loss, gradients = loss_and_gradients(weights, *noise(rng))
         rate = 0.005 * min(4 * step / steps, 4 / 3 * (1 - step / steps))   # it rises, then falls
@@ -191,7 +191,7 @@ def main(words=(), steps=800):
     ids, targets = noise(rng, 500)
     logits, _ = transformer(ids, *weights)
     right = ((logits.argmax(-1) == targets) | (targets < 0)).all(1)
-    print(f"\n{right.sum()} of 500 new lines of noise are right. And words, which nobody taught it:\n")
+    print(f"\n{right.sum()} of 500 new lines of noise are right. And words, which it has never seen:\n")
     for word in ["dog bites man", "transformer", "step on no pets", *words]:
         print(f"    {word} -> {say(word, weights)}")
     return weights

@@ -76,7 +76,7 @@ class Slide(NamedTuple):
 class Plan(NamedTuple):
     """The part of the lesson plan that belongs to one lesson."""
 
-    minutes: dict[str, int]  # by section
+    minutes: dict[str, int]  # {section: minutes}
     questions: list[tuple[str, str]]  # pairs of a question that students often ask and its answer
 
 
@@ -114,7 +114,7 @@ def save_slides(
         If the packages of the extra `slides` are not installed.
     """
     file = find_lesson(lesson)
-    page_parts = read_page_parts()  # first, because this raises an error if a package is missing
+    page_parts = read_page_parts()  # comes first, because it raises an error if a package is missing
     notebook = json.loads(file.read_text(encoding="utf-8"))
     try:
         notebook = run_for_slides(notebook, file.name)
@@ -229,7 +229,7 @@ def read_guesses(page: Path) -> dict[str, str]:
 
 
 def make_slides(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> list[Slide]:
-    """Make slides from a notebook. The metadata of a cell say: slide, fragment of a slide, or skip.
+    """Make slides from a notebook. The metadata of a cell say "slide", "fragment" or "skip".
 
     The last slide contains the summary of the lesson. The notes of the first and of the last slide contain
     the students' questions.
@@ -283,7 +283,7 @@ def _read_introduction(cell: dict[str, Any]) -> str:
 
 
 def make_subject(cell: dict[str, Any], before: Sequence[Slide], coming: dict[str, Any] | None) -> str:
-    """Return the subject of a question's slide as HTML, or "" if the metadata of the cell name none.
+    """Return the subject of a question's slide as HTML, or "" if the metadata of the cell name no subject.
 
     The subject is the player at a step, the covered result of the next cell, or the picture of an earlier
     slide.
@@ -349,7 +349,7 @@ def make_covers(picture: str, visible: str) -> Iterator[str]:
 
 
 def _read_panels(picture: str) -> list[list[float]]:
-    """Return five numbers per panel: the panel's left edge, and the four edges of its axes."""
+    """Return five numbers for each panel: the left edge of the panel, and the four edges of its axes."""
     match = PANELS.search(picture)
     if match is None:
         return []
@@ -545,9 +545,9 @@ def format_page(slides: Sequence[Slide], title: str, page_parts: dict[str, str])
 
 
 def share_players(slides: Sequence[Slide]) -> tuple[list[Slide], list[str]]:
-    """Return the slides with empty frames, and the player pages that a script puts into the frames.
+    """Return the slides with empty frames, and the pages with players that a script puts into the frames.
 
-    Frames that differ only in the first step share one page.
+    Frames whose players differ only in the first step share one page.
     """
     players: list[str] = []
     styled_body = f"<body><style>{(STAGE_FOLDER / 'player.css').read_text(encoding='utf-8')}</style>"

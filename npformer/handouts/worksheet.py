@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}  # by paper size: width and height
+PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}  # {paper size: (width, height)}
 
 MARGIN = 14.0  # the margin of a page
 GAP = 5.0  # the space between tables
-HEAD_GAP = 3.0  # the space between the heads in one table
+HEAD_GAP = 3.0  # the space between attention heads in one table
 BOX = (13.0, 7.4)  # width and height of a box for handwriting
 GIVEN_BOX = (8.2, 5.2)  # width and height of a box for a printed number
 LABEL_WIDTH = 11.0  # the width of the word before a row
@@ -51,7 +51,7 @@ LONGEST_NAME = 32  # longer names are cut to this number of letters
 QUIET, GIVEN_GREY = "#5F5F5F", "#EDEDED"
 TITLE, KEY = "Worksheet: one encoder block by hand", "the teacher's key"
 
-TESTS = {  # by step: a test with which a student can check the table
+TESTS = {  # {step: a test with which a student can check the table}
     "attention.weights": "each row adds up to 1",
     "norm_1.centred": "each row adds up to 0",
     "norm_2.centred": "each row adds up to 0",
@@ -114,9 +114,9 @@ MINUTES = {
     15: STEPS_OF_ATTENTION,
     30: STEPS_TO_LOSS,
     45: STEPS_OF_BACKWARD,
-}  # by minutes: the steps that have empty boxes
+}  # {minutes: the steps that have empty boxes}
 INSTRUCTIONS = (
-    "Every box is a number for you to find; what stands on grey is given. The line above a table says how.",
+    "Find the number for every empty box. Numbers on grey are given. Formulas are above the tables.",
     f"Round to {DECIMALS} decimals, a half away from zero (0.4205 becomes 0.421). ε = 0.00001. "
     "Σ: what a table's boxes add up to.",
     "pos counts the tokens from 0, i the pairs of columns; ⊙ multiplies entry by entry, ᵀ turns rows "
@@ -289,7 +289,7 @@ def _heading_height(heading: str) -> float:
 
 
 def _make_sheet(trace: Trace, minutes: int | None) -> _Sheet:
-    """Choose the steps and the empty boxes. A short sheet ends after its last empty box."""
+    """Choose the steps and the empty boxes. A short worksheet ends after its last empty box."""
     steps = _list_steps(trace)
     if minutes is None:
         asked = [step.name for step in steps if step.equation != GIVEN]
@@ -308,17 +308,20 @@ def _make_sheet(trace: Trace, minutes: int | None) -> _Sheet:
 
 
 def _choose_row(step: Step, word: str) -> int:
-    """Return the row that is empty on a short sheet, which is the row of this word.
+    """Return the index of the row that is empty on a short worksheet: the row of this word.
 
-    The rows of a weight's gradient have no words. For such a table, choose the row with the largest sum of
-    absolute values.
+    The rows of a gradient of weights do not belong to words. In such a table, choose the row with the largest
+    sum of absolute values.
     """
     row_sums = abs(step.matrices[0]).sum(axis=-1)
     return step.rows.index(word) if step.rows else int(row_sums.argmax())
 
 
 def _with_sum(step: Step, to_find: Array) -> Step:
-    """If a table has several empty boxes, add their sum to the caption, which shows a mistake at once."""
+    """Add the sum of the empty boxes to the caption of a table with several boxes.
+
+    The sum reveals a mistake.
+    """
     if to_find.sum() < 2:
         return step
     total = step.matrices[to_find].sum() + 0.0  # adding 0.0 turns -0.0 into 0.0
@@ -346,7 +349,7 @@ def _list_steps(trace: Trace) -> list[Step]:
 
 
 def _row_words(step: Step) -> tuple[str, ...]:
-    """Return the words before the rows of a table. The rows of a weight's gradient have numbers."""
+    """Return the words before the rows of a table. The rows of a gradient of weights have numbers."""
     if step.rows:
         return step.rows
     is_weight_gradient = step.name.startswith("d_") and len(step.shape) == 2
@@ -411,7 +414,7 @@ def _box_size(step: Step) -> tuple[float, float]:
 
 
 def _caption(step: Step) -> str:
-    """Return the small line above a table: name, "given" for given numbers, source and test."""
+    """Return the caption above a table: its name, "given" for given numbers, its source and its test."""
     given = GIVEN if step.equation == GIVEN else ""
     parts = [step.name, given, step.source, TESTS.get(step.name, "")]
     return " · ".join(part for part in parts if part)

@@ -263,7 +263,7 @@ def _words_and_positions_backward(calc: Calculation) -> None:
     for word in set(calc.plan.ids):
         # The gradient of a word is the sum over all positions at which the word occurs.
         dE[word] = calc["d_x"][ids == word].sum(axis=0) * make_root(calc.plan.config.d_model)
-    calc.write("d_E", "dE[word] = √d_model · Σ over its places of dx", dE)
+    calc.write("d_E", "dE[word] = √d_model · Σ of dx over its positions", dE)
 
 
 def _write_positions(calc: Calculation) -> None:

@@ -52,7 +52,7 @@ def reveal(id: str) -> Answer:
     Examples
     --------
     >>> reveal("1.1a")
-    Answer. Yes. A sum does not care about order: both sentences are one **bag of words**.
+    Answer. Yes. A sum does not depend on the order: both sentences are the same **bag of words**.
     """
     if not isinstance(id, str):
         raise TypeError(f"reveal: id is a {type(id).__name__}; expected a string such as '1.1a'")

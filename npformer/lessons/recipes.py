@@ -187,7 +187,7 @@ def group_by_form(recipes: Sequence[Recipe]) -> list[RecipeGroup]:
 
 
 def _remove_cells(recipe: Recipe, cells: list[int]) -> Recipe:
-    """Return the form of a recipe, and append the recipe's cell numbers to `cells`, from left to right."""
+    """Return a recipe with "" instead of its cell numbers, and append these numbers to `cells`, in order."""
     if isinstance(recipe, int):
         cells.append(recipe)
         return ""

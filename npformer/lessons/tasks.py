@@ -1,7 +1,7 @@
 """Tasks that are small enough to train in class: the order of two nouns, numbers in words, and stories.
 
 Each function draws its data with a random generator. The first two tasks return a training set and a test set
-without common examples.
+that share no example.
 """
 
 import itertools

@@ -40,7 +40,7 @@ def NEW_TOKENS_FIT(n: Any, name: str, call: Call) -> None:
         raise call.value_error(f"{name} is {n}; expected at most {max_length - n_prompt}, {given}")
 
 
-@rule("behind the tokens", Phase.RELATIONS, reads_values=True)
+@rule("only after the tokens", Phase.RELATIONS, reads_values=True)
 def PADDING(padding_id: Any, name: str, call: Call) -> None:
     """Check that padding comes only after the last token of a row; an array on a GPU is not checked."""
     ids = call.arguments["ids"]

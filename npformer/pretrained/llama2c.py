@@ -41,7 +41,7 @@ class Llama2cTokenizer(NamedTuple):
     ids: dict[bytes, int]  # the id of each piece, except special tokens and the 256 single bytes
 
     def __repr__(self) -> str:
-        return f"Llama2cTokenizer({len(self.pieces)} pieces)"
+        return f"Llama2cTokenizer({len(self.pieces)} tokens)"
 
     def encode(self, text: str, *, start: bool = True) -> list[int]:
         """Convert a text to ids.

@@ -122,7 +122,7 @@ def save_safetensors(path: Any, tree: Any) -> None:
             )
     library = _import_library("save_safetensors", "safetensors.numpy")
     data = library.save({name: np.ascontiguousarray(leaf) for name, leaf in named_leaves.items()})
-    with open_atomically(file) as stream:
+    with open_atomically("save_safetensors", file) as stream:
         stream.write(data)
 
 

@@ -16,15 +16,15 @@ class Vocabulary(NamedTuple):
         tuple[int, int], tuple[int, int]
     ]  # for two neighbouring ids that can merge: the rank of the merge, and the merged id
     bytes: dict[int, int]  # the id of each byte; some vocabularies lack a few of the 256 bytes
-    marks: dict[str, int]  # the special tokens, such as <|im_start|>, and their ids
+    special_tokens: dict[str, int]  # the special tokens, such as <|im_start|>, and their ids
     digits_alone: bool  # whether each digit is a separate word: then 2026 is four words
     stop_id: int | None = None
     chat_template: str | None = None  # a Jinja template for conversations, which is never executed
 
     def __repr__(self) -> str:
-        return f"Vocabulary({len(self.pieces)} pieces, {len(self.marks)} marks)"
+        return f"Vocabulary({len(self.pieces)} tokens, {len(self.special_tokens)} special tokens)"
 
-    def encode(self, text: str, *, marks: bool = True) -> list[int]:
+    def encode(self, text: str, *, with_special_tokens: bool = True) -> list[int]:
         """Convert a text to ids.
 
         A byte that the vocabulary lacks is left out, as in the model's original tokenizer.
@@ -32,7 +32,7 @@ class Vocabulary(NamedTuple):
         Parameters
         ----------
         text : str
-        marks : bool
+        with_special_tokens : bool
             Whether special tokens in the text become their ids. If False, they are encoded as ordinary text,
             so that a user cannot insert special tokens.
 
@@ -42,7 +42,7 @@ class Vocabulary(NamedTuple):
         """
         as_bytes("encode", text)
         ids: list[int] = []
-        special_tokens = self.marks if marks else {}
+        special_tokens = self.special_tokens if with_special_tokens else {}
         for part in _split_special_tokens(text, special_tokens):
             if part in special_tokens:
                 ids.append(special_tokens[part])

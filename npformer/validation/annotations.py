@@ -161,7 +161,7 @@ Positive = Annotated[float, number("> 0", above=0)]
 Finite = Annotated[float, number("finite")]
 Integer = Annotated[int, integer("an integer")]
 Count = Annotated[int, integer(">= 1", 1)]
-Size = Annotated[int, integer(">= 1, a letter", 1, is_size=True)]
+Size = Annotated[int, integer(">= 1, a dimension", 1, is_size=True)]
 Length = Annotated[int, integer(">= 0", 0)]
 DType = Annotated[
     Any, Rule("dtype", check_with(checks.check_that, checks.names_floats, "float32 or float64"))

@@ -134,8 +134,7 @@ def main():
     options = parser.parse_args()
     reason = _why_no_cupy()
     if reason:
-        hint = "; nvidia-smi tells whether the driver sees a GPU" if "no GPU answers" in reason else ""
-        return f"gpu.py: nothing was measured. {reason}{hint}"
+        return f"gpu.py: nothing was measured. {reason}; nvidia-smi shows whether the driver sees a GPU"
     os.environ["CUPY_TF32"] = "0"
     cupy = sys.modules["cupy"]
     figures = {"machine": machine(cupy), "block": [], "growth": []}

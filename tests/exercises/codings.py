@@ -6,11 +6,9 @@ coding. The other answers are in plain_answers.txt, one per line: `exercise | la
 A file of codings begins with code that its blocks share. A block begins with a line
 `## exercise | label | pattern`, and then has an expression or a function. The label is one of these:
 
-- right: correct;
-- variant: correct in an accepted variant;
-- remarked: correct, and the reply contains a remark;
-- wrong, with the codes of the mistakes that the reply has to name;
-- unseen: wrong, and the reply does not contain the pattern.
+- right: correct; - variant: correct in an accepted variant; - remarked: correct, and the reply contains a
+remark; - wrong, followed by the codes of the mistakes that the reply has to name; - unseen: wrong, and the
+reply does not contain the pattern.
 
 The pattern is a regular expression that the reply has to contain, except for the label unseen. Labels and
 patterns were written from the tasks, before the checker was run on the code. If several codings get the same

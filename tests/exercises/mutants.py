@@ -43,7 +43,7 @@ CALLS = {  # names of functions and methods, and the names that replace them
 
 
 def replacements(node):
-    """Yield the new nodes that may replace this node; each new node gives one mutant."""
+    """Yield the nodes that may replace this node of the syntax tree. Each new node gives one mutant."""
     if isinstance(node, ast.BinOp):
         yield from replace_operation(node)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -93,7 +93,7 @@ def replace_names(tree):
 
 
 def steps(text):
-    """List (tree, old node, new node) for every mutant of a solution."""
+    """List (syntax tree, old node, new node) for every mutant of a solution."""
     tree = ast.parse(text)
     pairs = [(node, new) for node in ast.walk(tree) for new in replacements(node)]
     pairs += replace_names(tree)
@@ -111,7 +111,7 @@ def mutant(step):
 
 
 def copy_tree(tree, old, replacer):
-    """Return a copy of a tree, and tell the replacer which node of the copy to replace."""
+    """Return a copy of a syntax tree, and set which node of the copy the replacer has to replace."""
     memo = {}
     copy_of_tree = copy.deepcopy(tree, memo)
     replacer.old = memo[id(old)]

@@ -1,4 +1,4 @@
-"""The checker receives code of lessons, numbers drawn from names, odd objects and npformer's functions."""
+"""Test the checker with code from lessons, drawn numbers, unusual objects and npformer's functions."""
 
 import ast
 import itertools
@@ -127,7 +127,7 @@ def test_check_rejects_other_numbers(task, asked_id, name):
 def test_check_recognises_too_few_decimals(task, asked_id, name):
     right = np.asarray(task.posed(name).answer, float)
     result = check(asked_id, np.round(right, max(task.decimals - 1, 0)))
-    has_passed = bool(result)  # rounding keeps a number whose last decimal is 0
+    has_passed = bool(result)  # after rounding, the answer is unchanged if its last decimal is 0
     if not has_passed and not result.codes and task.decimals > 1:
         assert "The answer is correct but" in result.evidence
 
@@ -160,7 +160,7 @@ def floats(*given):
     return [np.asarray(array, float) for array in given]
 
 
-# By exercise: the same number, counted or calculated in a different way.
+# {exercise id: (numbers of the task → the correct answer, computed in a different way)}
 COMPUTED: dict[str, Callable[..., Any]] = {
     "order.twins": lambda k: len(set(itertools.permutations(range(k)))),
     "order.coin": find_sample_size,
@@ -367,7 +367,7 @@ def adam(w, g, m, v, t, learning_rate):
     return params, state.m, state.v
 
 
-# npformer's names of the arguments, if the exercise has different ones.
+# {exercise id: makes the arguments of npformer's function}, if their names differ from the exercise.
 OTHER_NAMES: dict[str, Callable[..., Any]] = {
     "loss.smoothed": lambda z, t, e: {"logits": z, "targets": t, "label_smoothing": e},
     "softmax.backward": lambda dp, p: {"scores": np.log(p), "dy": dp},

@@ -1,4 +1,4 @@
-"""Tests of reading typed answers: numbers, calculations and lists are read, ambiguous text is rejected."""
+"""Test how typed answers are read: numbers, calculations, lists and words. Ambiguous text is rejected."""
 
 import math
 import time

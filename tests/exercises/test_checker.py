@@ -181,7 +181,7 @@ def misuse_one_argument(task):
         yield "is_landmark", landmark, function
 
 
-EARLIER_FINDINGS = {  # true findings that the checker may report instead of the expected one
+EARLIER_FINDINGS = {  # other true findings, which the checker may report instead of the expected finding
     "calls_in_order", "call_gets_other_array", "wrong_shape", "weight_depends_on_more", "weights_asymmetric",
     "likelier_token_dropped", "one_hot", "outputs_returned", "too_many_and_too_few_tokens", "unused_there",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The checker gives the expected replies to the answers in codings/ and plain_answers.txt."""
+"""Test that the checker gives the expected replies to the answers in codings/ and plain_answers.txt."""
 
 import functools
 import re

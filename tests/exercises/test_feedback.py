@@ -1,4 +1,4 @@
-"""Every kind of finding has a template, and no decision depends on the templates."""
+"""Test that every kind of finding has a template, and that no verdict depends on the templates."""
 
 import string
 
@@ -64,7 +64,7 @@ def test_every_name_in_the_bank_has_words():
 
 def test_every_axis_in_the_bank_has_a_word():
     axes = {axis for task in CODE for names in task.probe.axis_names.values() for axis in names}
-    sizes_of_numbers = {"eps", "bits", "kept", "t", "all"}  # these arguments are numbers without axes
+    sizes_of_numbers = {"eps", "bits", "kept", "t", "all"}  # arguments that are numbers, so they have no axes
     assert axes - sizes_of_numbers <= set(CATALOG.words["axis"])
 
 
@@ -178,4 +178,4 @@ def test_result_fields_are_data_then_text():
 def test_sentence_about_one_number_has_no_index():
     finding = Finding("nan_at", "loss", {"index": (), "others_agree": False})
     text = templates.sentence(finding, ("loss",))
-    assert text == "The output loss is NaN where the task asks for a number."
+    assert text == "The output `loss` is NaN where the task asks for a number."

@@ -1,4 +1,4 @@
-"""The checker rejects every mutant of a solution, unless the mutant gives the same numbers."""
+"""Test that the checker rejects every mutant of a solution, unless the mutant gives the same numbers."""
 
 import random
 
@@ -39,7 +39,7 @@ def is_same_function(task, mutant):
 
 
 def find_accepted(task, mutants):
-    """Yield descriptions of mutants that pass although they are no variants and give different numbers."""
+    """Yield descriptions of mutants that pass, although they are wrong and not accepted variants."""
     for description, text in mutants:
         if description in TOO_SMALL.get(task.id, ()):
             continue

@@ -1,4 +1,4 @@
-"""The checker tries every edge case that a task allows, and no arguments that the task excludes."""
+"""Test that the checker tries every edge case that a task allows, and no arguments that the task excludes."""
 
 import functools
 
@@ -113,7 +113,7 @@ def test_check_rejects_limited_losses(limit):
 
 
 def asserting(function, condition):
-    """Make a function that fails if its arguments do not meet the condition of the task."""
+    """Make a function that raises an error if its arguments violate the condition of the task."""
 
     def f(*given):
         assert condition(*given)

@@ -1,4 +1,4 @@
-"""The checker receives results and errors from functions that run in another process."""
+"""Test that the checker can receive results and errors from functions that run in another process."""
 
 import numpy as np
 import pytest
@@ -40,11 +40,11 @@ def test_run_names_the_type_of_remote_objects():
 
 
 RAISED = (
-    (StudentError("KeyError", "no  x", 3, "f"), "KeyError: “no x”, in line 3 of f"),
+    (StudentError("KeyError", "no  x", 3, "f"), "KeyError: “no x” (line 3 of f)"),
     (StudentError("KeyError", "no x"), "KeyError: “no x”"),
-    (StudentError("KeyError", "", 3, "f"), "KeyError, in line 3 of f"),
-    (KeyError("no x"), "KeyError: 'no x', in line 2 of f"),
-    (KeyError(), "KeyError, in line 2 of f"),
+    (StudentError("KeyError", "", 3, "f"), "KeyError (line 3 of f)"),
+    (KeyError("no x"), "KeyError: 'no x' (line 2 of f)"),
+    (KeyError(), "KeyError (line 2 of f)"),
 )
 
 

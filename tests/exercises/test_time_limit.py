@@ -1,4 +1,4 @@
-"""The limits of CPU time and of elapsed time for an answer."""
+"""Test the limits of CPU time and of elapsed time for an answer."""
 
 import signal
 import threading

@@ -57,7 +57,7 @@ def cached_iter_reports(tmp_path_factory):
 
 @pytest.fixture
 def cached_grading(cached_iter_reports, monkeypatch):
-    """Use the grader with a cache. This is for tests of the steps after the grading."""
+    """Grade equal files only once. This fixture is for tests of the steps after grading."""
     monkeypatch.setattr(supervisor, "iter_reports", cached_iter_reports)
 
 
@@ -114,7 +114,7 @@ def thread_grader(monkeypatch, tmp_path):
 
 def start_worker_thread(server_end, request):
     """Start a thread that serves one submission, and return the channel to it."""
-    server_end.sendall(b"0.0")  # the CPU seconds of the worker, which the grader reads at the end
+    server_end.sendall(b"0.0")  # the CPU time of the worker in seconds, which the grader reads at the end
     grader_end, worker_end = socket.socketpair()
 
     def serve():

@@ -50,7 +50,7 @@ LOST = ("none", "none", "none")  # no answers: the grader cannot read these file
 
 
 class Case(NamedTuple):
-    """A file, and for each exercise the key in STATUSES of the statuses that its row may have."""
+    """A file, and one key of STATUSES per exercise, which selects the statuses that the grader may report."""
 
     text: str | bytes
     allowed: tuple[str, ...] = tuple(USUAL.values())
@@ -115,7 +115,8 @@ FILES = {name: Case(ZEROS) for name in ODD_NAMES} | {
     "exits.ipynb": Case(make_notebook("import sys; sys.exit()", ZEROS)),
     "plots.py": Case("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\n" + ZEROS),
 }
-FEW_FILES = ("numpy.py", "two\nlines.py", "bad_cell.ipynb", "too_large_a_file.py")  # used when `few` is true
+# `write_class` writes these files even when `few` is true.
+FEW_FILES = ("numpy.py", "two\nlines.py", "bad_cell.ipynb", "too_large_a_file.py")
 
 
 def encode(text, **places):

@@ -90,7 +90,7 @@ OWNERS = {  # a file: the student that it names, the id of its owner, and what t
 
 
 def test_find_owners_needs_more_than_a_name(tmp_path):
-    """Two students have the same name, so a file that contains only this name has no owner."""
+    """Two students have the same name, so a file that contains only this name is not assigned to either student."""
     students = read_class_list(write_text(tmp_path / "r.csv", CLASS_LIST), "id=Number,email=Mail")
     claims = {name: claim for name, (claim, _, _) in OWNERS.items()}
     owners = find_owners([*map(make_submission, OWNERS)], claims, students)
@@ -346,7 +346,10 @@ def test_format_feedback_escapes_markdown(feedback_class):
 
 
 def test_find_similar_ignores_names_and_comments():
-    """Copies of a classmate or of npformer's source are found. Code that everyone has does not count."""
+    """The grader finds copies of a classmate's code or of npformer's source.
+
+    Code that all students share does not count.
+    """
     source = (Path(supervisor.__file__).parents[1] / "attention.py").read_bytes()
     twenty_runs = f"x = {[*range(70, 84)]}".encode()
     nineteen_runs = f"x = +{[*range(50, 63)]}".encode()

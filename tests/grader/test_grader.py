@@ -1,4 +1,4 @@
-"""Tests of the whole grader: a hostile class, the sandbox, interruptions, and processes that end."""
+"""Tests of the whole grader: a class with hostile submissions, the sandbox, interruptions, and processes that end."""
 
 import csv
 import os
@@ -79,7 +79,7 @@ def wait_for_processes(temporary):
     raise AssertionError(f"still running: {process_ids}")
 
 
-# --- a hostile class -------------------------------------------------------------------------------
+# --- a class with hostile submissions ----------------------------------------------------------------
 
 EXPECTED_CELLS = {  # {(file, column): a text that this cell of the table must contain}
     ("surrogate_name.py", "student"): "A\\udcff\\x00 B",
@@ -101,7 +101,7 @@ def find_missing_protections():
 def write_hostile_class(folder, out, port, few):
     """Write the class without the files that this system cannot grade safely, and return the cases."""
     cases = hostile.write_class(folder, out=out, port=port, correct_files=3 if few else 50, few=few)
-    if find_missing_protections():  # without a sandbox, some files would harm the test itself
+    if find_missing_protections():  # without these protections, some files would harm the test itself
         for name in [name for name, case in cases.items() if "alone" in case.flags]:
             (folder / name).unlink()
             del cases[name]
@@ -214,7 +214,7 @@ def test_grade_limits_processes(small_grader):
 
 
 def test_grade_file_cannot_stop_other_processes(small_grader):
-    """A file tries to stop the process that watches it. The next file is graded as usual."""
+    """A file tries to stop the process that supervises it. The next file is graded as usual."""
     if not small_grader.missing_protections:
         text = STOPS_OTHERS + hostile.read_cases()["allclose.py"].text
         assert small_grader.grade("a.py", text.encode(), ["order.bag"])[0].status == "pass"
@@ -251,7 +251,7 @@ memory exit_in_table files_of_its_own""".split()
 
 @pytest.mark.skipif(not HAS_UNSHARE, reason="needs unshare of util-linux")
 def test_grade_without_sandbox_reports_it_and_ends_processes(tmp_path, temporary):
-    """The files start few processes, because the system does not limit the number of processes of root."""
+    """The files start only a few processes, because the system does not limit how many processes root can start."""
     folder, out = tmp_path / "class", tmp_path / "out.csv"
     folder.mkdir()
     cases = hostile.read_cases()
@@ -280,12 +280,13 @@ PROGRAM = "import sys\nfrom npformer import cli\nsys.exit(cli.main())"
 
 
 def write_twelve_files(folder):
-    """Write twelve files. The last six take longer, so the interruption comes before the end of the run."""
+    """Write twelve files. The last six wait for a point in time, so that the interruption comes first."""
     folder.mkdir()
+    end = time.time() + 8
     for i in range(12):
         text = hostile.RIGHT if i % 3 else hostile.ZEROS
-        seconds = 0.05 if i < 6 else 0.8
-        (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\ntime.sleep({seconds})\n{text}")
+        wait = "time.sleep(0.05)" if i < 6 else f"time.sleep(max(0, {end} - time.time()))"
+        (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\n{wait}\n{text}")
 
 
 def interrupt_after_three_files(command, temporary, signal_number, is_repeated):

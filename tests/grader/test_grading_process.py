@@ -22,7 +22,7 @@ def grade_replies(thread_grader):
     """A function that grades a file whose workers send fixed replies.
 
     Each worker sends the given values or bytes, whatever it receives, and then closes the channel. The
-    function returns the status and the evidence of each row.
+    function returns the status and the evidence in each row of the result.
     """
     with ExitStack() as stack:
 
@@ -116,7 +116,7 @@ def test_call_remotely_reads_plain_fields(grade_replies, value):
 
 def test_call_remotely_reports_errors(grade_replies):
     evidence = grade_forged_value(grade_replies, {"error": ERROR})
-    assert evidence == "The function stopped with KeyError: “x”, in line 3 of f."
+    assert evidence == "The function stopped with KeyError: “x” (line 3 of f)."
     evidence = grade_forged_value(grade_replies, {"error": ERROR | {"line": None}})
     assert evidence == "The function stopped with KeyError: “x”."
 

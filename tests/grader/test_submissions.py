@@ -32,7 +32,7 @@ EMPTY_FILES = (
 )
 EXPECTED = {  # name: the bytes of the file, or the start of the reason why it is not graded
     ".ipynb_checkpoints/a.py": "it is a copy that Jupyter made",
-    "2~class.zip/x\\ny.py": b"Z",  # with control characters escaped, two names are equal
+    "2~class.zip/x\\ny.py": b"Z",  # two names become equal when control characters are escaped
     "around.py": "It cannot be read: ",
     "bad.zip": "the zip file cannot be read: File is not a zip file",
     "bomb.zip/a.py": "It ",

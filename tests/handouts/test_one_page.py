@@ -164,7 +164,7 @@ def test_short_training_lowers_the_loss(short_training):
 
 
 def test_short_training_prints_equal_derivatives(short_training):
-    match = re.search(r"direction: (\S+) by hand, (\S+) tried", short_training)
+    match = re.search(r"direction: (\S+) by hand, (\S+) by differences", short_training)
     by_hand, finite_difference = match.groups()
     assert by_hand == finite_difference
 

@@ -167,7 +167,7 @@ def test_slides_name_the_missing_package(tmp_path, capsys, monkeypatch):
 
 def test_slides_name_missing_revealjs_before_running(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "path", [folder for folder in sys.path if "site-packages" not in folder])
-    monkeypatch.delattr(slides, "run_for_slides")  # so running a lesson would raise an error
+    monkeypatch.delattr(slides, "run_for_slides")  # if the code tries to run a lesson, this raises an error
     assert cli.main(["slides", "01", "--out", str(tmp_path)]) == 2
     assert 'sphinx-revealjs; to get it: pip install "npformer[slides]"' in capsys.readouterr().err
 

@@ -115,7 +115,7 @@ def decks(tmp_path_factory):
 def make_deck(lesson, folder):
     """Make the slides of a lesson. Return the file and what letters.py recorded about each picture.
 
-    The keys of the records are the last characters of the encoded pictures.
+    Each record has as its key the last characters of the encoded picture.
     """
     startup = folder / "profile_default" / "startup"
     notes = folder / "notes"
@@ -125,7 +125,8 @@ def make_deck(lesson, folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IPYTHONDIR", str(folder))
         patch.setenv("NOTE_LETTERS", str(notes))
-        for library in ("OPENBLAS", "OMP"):  # the lesson sets them too late: letters.py has imported NumPy
+        # The lesson sets these variables too late, because letters.py has already imported NumPy.
+        for library in ("OPENBLAS", "OMP"):
             patch.setenv(f"{library}_NUM_THREADS", "1")
         file = save_slides(lesson, folder)
     lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
@@ -164,7 +165,8 @@ def test_slides_fit_and_letters_are_legible(path, opened, decks):
         found, pictures = page.evaluate(MEASURE)
         assert found == [] and find_small_letters(pictures, notes) == [] and len(pictures) > 2
     page.add_style_tag(content=".reveal p { font-size: 20px; } .reveal h1 { height: 900px; }")
-    found, pictures = page.evaluate(MEASURE)  # the added style has caused problems, which must be found
+    # The added style makes some text too small and a heading too large. The measurement must detect both.
+    found, pictures = page.evaluate(MEASURE)
     assert any("small letters: Predict." in each for each in found) and "slide 1: H1 ends at" in str(found)
     assert find_small_letters([(end, alt, 0.5 * scale) for end, alt, scale in pictures], notes)
 

@@ -22,7 +22,7 @@ from npformer.lessons.worked_example import GIVEN, dog_bites_man, drift, worked_
 from npformer.tree import leaves
 from npformer.validation.output_files import write_files
 
-MM = 72 / 25.4  # points
+MM = 72 / 25.4  # points per millimetre
 PAPERS = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}
 ADA = example_from_name("Ada")
 TRACE = worked_example(ADA, decimals=3)
@@ -109,8 +109,8 @@ def test_example_from_name_has_numbers_for_a_pencil(name):
     assert abs(example.target - worked_example(example).named["y"].value).max() <= 1.5
 
 
-# (rule, matrix, letters): with this matrix drawn from these letters, the lessons' example breaks only this
-# rule.
+# (rule for the numbers, matrix, seed). If this matrix of the lessons' example is replaced by the one that the
+# seed gives, the example breaks this rule and no other.
 DULL_EXAMPLES = [
     ("a unit is near its kink", "ffn.W_1", "0"),
     ("a token switches no unit on", "ffn.W_1", "19"),
@@ -127,11 +127,11 @@ DULL_EXAMPLES = [
 
 
 @pytest.mark.parametrize(
-    ("path", "letters"),
-    [pytest.param(path, letters, id=rule) for rule, path, letters in DULL_EXAMPLES],
+    ("path", "seed"),
+    [pytest.param(path, seed, id=rule) for rule, path, seed in DULL_EXAMPLES],
 )
-def test_is_lively_rejects_a_dull_example(path, letters):
-    draw = partial(named_example._draw_array, named_example._number_stream(letters))
+def test_is_lively_rejects_a_dull_example(path, seed):
+    draw = partial(named_example._draw_array, named_example._number_stream(seed))
     assert is_lively(dog_bites_man())
     assert not is_lively(replaced(dog_bites_man(), f"block.{path}", draw))
 
@@ -190,7 +190,7 @@ def test_worksheet_shows_every_step(key, paper):
     texts = count_texts(figures)
     assert Counter(step.equation for step in TO_FIND) <= texts
     assert all(any(text.startswith(step.name) for text in texts) for step in SHEET)
-    # If gradients are next to each other, only the first has row labels.
+    # If tables of gradients are next to each other, only the first table has row labels.
     assert texts["row 6"] == 1 and texts["row 4"] == 5
 
 
@@ -210,7 +210,7 @@ def test_worksheet_pages_have_a_name_and_number(key, paper):
 
 @pytest.mark.parametrize("paper", ["a4", pytest.param("letter", marks=pytest.mark.slow)])
 def test_worksheet_texts_do_not_overlap(paper):
-    """The key is enough, because it has all texts of the worksheet."""
+    """It is enough to test the teacher's key, because the key has all texts of the worksheet."""
     for figure in draw_sheet(key=True, paper=paper):
         assert find_collisions(figure) == []
 

@@ -67,7 +67,7 @@ def test_write_lessons_rejects_a_package_without_lessons(installed, tmp_path):
 def test_write_lessons_rejects_unsuitable_folders(installed):
     lesson = installed / "lessons" / "01.ipynb"
     lesson.write_text("{}")
-    with pytest.raises(ValueError, match="holds the lessons themselves"):
+    with pytest.raises(ValueError, match="is the folder of the lessons"):
         write_lessons(installed / "lessons", force=True)
     with pytest.raises(ValueError, match=r"01\.ipynb' is a file; expected a folder"):
         write_lessons(lesson)

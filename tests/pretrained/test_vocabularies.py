@@ -73,7 +73,7 @@ def gguf_tokenizer():
 
 def test_vocabulary_encodes_special_tokens_on_request(gguf_tokenizer):
     assert gguf_tokenizer.encode("<|mark|>") == [len(TOKENS) - 1]
-    ids = gguf_tokenizer.encode("<|mark|>", marks=False)
+    ids = gguf_tokenizer.encode("<|mark|>", with_special_tokens=False)
     assert len(ids) == 8 and gguf_tokenizer.decode(ids) == "<|mark|>"
 
 
@@ -83,7 +83,7 @@ def test_vocabulary_applies_merges_by_rank(gguf_tokenizer):
 
 def test_load_gguf_tokenizer_has_the_file_settings(gguf_tokenizer):
     assert (gguf_tokenizer.stop_id, gguf_tokenizer.chat_template) == (0, "{{ messages }}")
-    assert repr(gguf_tokenizer) == f"Vocabulary({len(TOKENS)} pieces, 2 marks)"
+    assert repr(gguf_tokenizer) == f"Vocabulary({len(TOKENS)} tokens, 2 special tokens)"
 
 
 def test_split_words_loses_no_character():
@@ -151,7 +151,7 @@ def test_llama2c_decode_replaces_an_incomplete_character(llama2c):
 def test_load_llama2c_reads_the_space_symbol(tmp_path, llama2c):
     put_files(tmp_path, write_llama2c(FORMS["llama2c"].config, space="▁")[0])
     tokenizer = npf.load_llama2c(tmp_path / "model.bin", tmp_path / "tokenizer.bin")[2]
-    assert tokenizer == llama2c and repr(tokenizer) == "Llama2cTokenizer(267 pieces)"
+    assert tokenizer == llama2c and repr(tokenizer) == "Llama2cTokenizer(267 tokens)"
 
 
 def test_load_llama2c_without_a_tokenizer_file():

@@ -1,4 +1,19 @@
-"""The bank of all exercises. Each topic has its own file, and the files are in the order of the lessons."""
+"""The bank of all exercises. Each topic has its own file, and the files are in the order of the lessons.
+
+The files of the bank use these terms:
+
+- Solution: the correct function, stored as text.
+- Call: the arguments with which the checker runs the student's function and the solution.
+- Fresh call: a further random call. The checker reports a mistake only if the fresh calls confirm it.
+- Edit: a replacement in the text of the solution. It makes a mutant: a wrong function with a listed mistake.
+- Code of a mistake: the name under which mistakes.md describes the mistake.
+- Detector: a function that examines wrong results. It returns a finding (a fact about the results) or None.
+- Landmark: an intermediate result of the solution, or a related array, that a wrong function may return.
+- Direction: an array that a wrong function may add to the correct result, or multiply the result by.
+- Derived call: a call with changed arguments, so that the returned value shows an intermediate result.
+- View: the rule that makes derived calls. For example, a view replaces v by the identity matrix, so that
+  attention returns its weights.
+"""
 
 from difflib import get_close_matches
 from functools import cache

@@ -1,4 +1,8 @@
-"""Exercises on attention: scores, softmax, masks, the backward pass, and several heads."""
+"""Exercises on attention: scores, softmax, masks, the backward pass, and several heads.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, derived call, view, edit,
+intermediate result (`landmarks`) and detector.
+"""
 
 import numpy as np
 
@@ -36,7 +40,7 @@ def scale(draw: Draw) -> PosedQuestion:
 # --- attention, forward ------------------------------------------------------------------------------
 
 def calls() -> tuple[Arguments, ...]:
-    """Return the calls on which every answer is tried.
+    """Return the calls on which the checker runs every answer.
 
     Some calls have no mask, some have a mask, and one has a mask that hides nothing. The widths differ. In
     two calls q, k, v and y have the same shape; one of these two calls has a mask that is not symmetric.
@@ -72,16 +76,20 @@ EDGE = 990.0  # added to ordinary scores, which then stay below 1000, the larges
 
 
 def huge(level: Array, keys: Array | None = None) -> Arguments:
-    """Return a call with these scores: an ordinary score plus the query's level times the key's factor."""
+    """Return a call with huge scores.
+
+    To each ordinary score, the call adds the entry of `level` for the query, times the entry of `keys` for
+    the key.
+    """
     own = np.ones(5) if keys is None else keys
     more = 5**0.5 * own[:, None]
     return np.append(normal(3, 4), level, axis=1), np.append(normal(5, 4), more, axis=1), normal(5, 2), None
 
 
 def weights(q: Array, k: Array, v: Array, *mask: Array | None) -> Arguments:
-    """Return the call with the identity as v, so that the answer shows the attention weights.
+    """Replace v in a call by the identity matrix, so that the result equals the attention weights.
 
-    A column of zeros is appended to the identity, so that T_k and d_v differ.
+    A column of zeros is appended to the identity matrix, so that T_k and d_v differ.
     """
     T_k = v.shape[-2]
     identity = np.eye(T_k, T_k + 1)
@@ -89,7 +97,7 @@ def weights(q: Array, k: Array, v: Array, *mask: Array | None) -> Arguments:
 
 
 def without_last_column(answer: Array) -> Array:
-    """Return the attention weights, which are the answer to a call from `weights` without the last column."""
+    """Remove the column of zeros that `weights` has added, so that only attention weights are left."""
     return answer[..., :-1]
 
 

@@ -1,4 +1,7 @@
-"""Exercises on an encoder block: two sub-layers, each with a residual connection and a norm."""
+"""Exercises on an encoder block: two sub-layers, each with a residual connection and a norm.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, edit and detector.
+"""
 
 from typing import Any
 
@@ -20,7 +23,8 @@ H, Y = "norm_1(x + attend(x))", "norm_2(h + ffn(h))"
 def call(d: int, T: int = 3, *, way_back: bool = False) -> Arguments:
     """Return x and the four layers of a block as functions: attention, a norm, a feed-forward layer, a norm.
 
-    The attention is a fixed mix of the rows. With `way_back`, return dy and the backward pass of each layer.
+    The attention layer mixes the rows with fixed weights. If `way_back` is true, return dy and the backward
+    functions of the four layers instead.
     """
     x, mix, W = normal(T, d), normal(T, T), normal(d, d)
     norms = [LayerNormParams(1 + 0.5 * normal(d), normal(d, seed=n)) for n in (1, 2)]
@@ -56,7 +60,7 @@ def draw_back(draws: Draws) -> Arguments:
 
 
 def stations(trial: Trial) -> Finding | None:
-    """Report a layer that is not called, a wrong order of layers, or a layer with a wrong argument."""
+    """Detect a layer that is not called, layers in the wrong order, or a layer that gets a wrong argument."""
     names = trial.names[1:]
     student, right = (layers_called(f, trial.calls[0], names) for f in (trial.function, trial.correct))
     order = tuple(name for name, _ in student)

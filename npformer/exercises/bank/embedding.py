@@ -1,4 +1,8 @@
-"""Exercises on embeddings: selecting rows of a table, scaling the rows, adding the positional encoding."""
+"""Exercises on embeddings: selecting rows of a table, scaling the rows, adding the positional encoding.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, edit and intermediate result
+(`landmarks`).
+"""
 
 import numpy as np
 

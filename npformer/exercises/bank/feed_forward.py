@@ -1,4 +1,8 @@
-"""Exercises on the feed-forward network: two layers for each token, and their backward pass."""
+"""Exercises on the feed-forward network: two layers for each token, and their backward pass.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, edit, intermediate result
+(`landmarks`) and detector.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,15 +26,16 @@ RELU = "np.maximum(z, 0)"
 
 
 def bent(*ways: str) -> list[Edit]:
-    """Return edits of the solution: each edit replaces ReLU by one of these activation functions."""
+    """Return one edit of the solution per expression. The edit replaces ReLU by this expression."""
     return [Edit(RELU, way) for way in ways]
 
 
 def calls(*, way_back: bool = False) -> tuple[Arguments, ...]:
-    """Return the calls on which every answer is tried. With `way_back`, the calls are for the backward pass.
+    """Return the calls on which the checker runs every answer: backward calls if `way_back` is true.
 
     In the first call all sizes differ, in the second d_ff = d_model, in the third the hidden units are large,
-    and in the fourth there is a single token. In every call the hidden unit 1 has z = 0 for each token.
+    and in the fourth there is a single token. In every call, the hidden unit with index 1 has the
+    pre-activation z = 0 for each token.
     """
     made: list[Arguments] = []
     for B, T, d_model, d_ff, scale in ((2, 3, 4, 5, 1), (4, 2, 3, 3, 1), (2, 2, 3, 4, 9), (1, 1, 2, 3, 1)):
@@ -56,9 +61,9 @@ POINTS, MORE = np.array([-2.0, -1, 0, 1, 2]), np.linspace(-8, 8, 65)
 def one_unit(trial: Trial, around: str, kind: str) -> Finding | None:
     """Find out whether the activation function alone is wrong.
 
-    `around` is the solution with a call of `own` instead of its activation function. The detector
-    replaces `own` by the answer's activation function. If the results then equal the answer, the rest of the
-    answer is correct.
+    `around` is the text of the solution, in which a call of a function `own` replaces the activation
+    function. The detector defines `own` as the student's activation function. If this function then gives the
+    student's results, only the student's activation function is wrong.
     """
     own, function = partial(of_one_unit, trial), compile_function(around)
     function.__globals__["own"] = own
@@ -134,7 +139,7 @@ def token(draw: Draw) -> PosedQuestion:
 def relu(draw: Draw) -> PosedQuestion:
     """Ask for the gradient before ReLU, given the gradient after ReLU."""
     z, dy = draw.row([2, -1, 3, -4], -4, 5), draw.row([5, 2, 4, 3], 1, 5) * np.array([-1, 1, 1, 1])
-    z = np.where(z == 0, 5, z)  # ReLU has no derivative at 0, so the exercise avoids it.
+    z = np.where(z == 0, 5, z)  # ReLU has no derivative at 0, so the exercise avoids z = 0.
     return PosedQuestion({"z": z, "dy": dy}, dy * (z > 0), {
         "FFN-NO-MASK": dy,
         "FFN-MASK-UPSTREAM": dy * (dy > 0),
@@ -173,7 +178,7 @@ DB_1, DB_2 = f"dz{SUM}", f"dy{SUM}"
 
 
 def summed(way: str) -> list[Edit]:
-    """Return edits that compute db_1, db_2, or both with this sum, such as ".sum(axis=0)"."""
+    """Return three edits: they compute db_1, db_2, or both with this sum, such as ".sum(axis=0)"."""
     return edit_either_line(DB_1, f"dz{way}", DB_2, f"dy{way}")
 
 

@@ -1,4 +1,7 @@
-"""Exercises whose answer is a number, on topics such as costs, masks, word order, search and GPUs."""
+"""Exercises whose answer is a number, on topics such as costs, masks, word order, search and GPUs.
+
+The docstring of the package `npformer.exercises.bank` defines the term code of a mistake.
+"""
 
 import math
 
@@ -72,8 +75,8 @@ def twins(draw: Draw) -> PosedQuestion:
     })
 
 
-# Accuracies minus 50 %, in percentage points. 7 and 14 are left out, because for some test set size they lie
-# exactly at the end of the confidence interval.
+# Accuracies minus 50 %, in percentage points. The list omits 7 and 14. For some sizes of the test set, these
+# values lie exactly at the end of the confidence interval.
 ABOVE = (10, 3, 4, 5, 6, 8, 9, 11, 12, 13)
 
 
@@ -94,7 +97,7 @@ def coin(draw: Draw) -> PosedQuestion:
 
 @number_exercise("order.alibi", decimals=3)
 def alibi(draw: Draw) -> PosedQuestion:
-    """Ask for the number that ALiBi adds to one score of one head."""
+    """Ask for the bias that ALiBi adds to one score of one head."""
     head, i, steps = draw.integer(3, 3, 7), draw.integer(12, 8, 30), draw.integer(5, 3, 7)
     slope, j = 2.0**-head, i - steps
     return PosedQuestion({"h": head, "i": i, "j": j}, -slope * steps, {
@@ -146,7 +149,7 @@ def cosine(draw: Draw) -> PosedQuestion:
     """Ask for the cosine similarity of two vectors."""
     a, b = draw.row([3, 4], 1, 9), draw.row([1, 7], -9, 9)
     long_a = np.sqrt(a @ a)
-    long_b = np.sqrt(b @ b) or 1.0  # Avoid 0/0 if b = 0. The answer is then 0, and the caller draws again.
+    long_b = np.sqrt(b @ b) or 1.0  # avoids 0/0 if b = 0: the answer is then 0, and new vectors are drawn
     product, right = float(a @ b), float(a @ b / (long_a * long_b))
     angle = np.arccos(np.clip(right, -1, 1))
     return PosedQuestion({"a": a, "b": b}, right, {

@@ -1,4 +1,8 @@
-"""Exercises on layer norm: the mean and standard deviation of each token, and the backward pass."""
+"""Exercises on layer norm: the mean and standard deviation of each token, and the backward pass.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, edit, intermediate result
+(`landmarks`) and direction.
+"""
 
 import numpy as np
 
@@ -87,8 +91,8 @@ def token(draw: Draw) -> PosedQuestion:
 
 # --- backward ----------------------------------------------------------------------------------------
 
-# The edits for mistakes in the standard deviation. Each edit puts in the derivative that belongs to the wrong
-# standard deviation, instead of the derivative of √(var + eps).
+# These edits make mistakes in the backward pass of the standard deviation. Each edit replaces the derivative
+# of √(var + eps) by the derivative of a wrong standard deviation.
 OWN_DDOF = ("along = ", "along = x.shape[-1] / (x.shape[-1] - 1) * ")
 OWN_EPS = ("along = ", "along = std / np.sqrt(variance) * ")
 OWN_BOTH = ("along = ", "along = std / np.sqrt(variance) * x.shape[-1] / (x.shape[-1] - 1) * ")
@@ -99,7 +103,7 @@ UNSUMMED = "", ".sum(axis=0)", ".sum(axis=1)", ".sum(axis=(0, 1), keepdims=True)
 
 
 def unsummed(left: str) -> list[Edit]:
-    """Return edits that replace the sum in dgamma, in dbeta, or in both by this text."""
+    """Return three edits: they replace the sum in dgamma, in dbeta, or in both by this text."""
     dgamma, dbeta = (DGAMMA, DGAMMA.replace(SUM, left)), (DBETA, DBETA.replace(SUM, left))
     return [Edit(*dgamma, *dbeta), Edit(*dgamma), Edit(*dbeta)]
 

@@ -1,4 +1,8 @@
-"""Exercises on cross-entropy and label smoothing."""
+"""Exercises on cross-entropy and label smoothing.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, edit, intermediate result
+(`landmarks`) and detector.
+"""
 
 import numpy as np
 
@@ -64,7 +68,7 @@ def by_row(trial: Trial) -> Finding | None:
 
 
 def limited(trial: Trial) -> Finding | None:
-    """Report a loss that stops growing although the probability of the correct class goes on towards 0."""
+    """Detect a loss with an upper limit, although the probability of the correct class falls towards 0."""
     gaps = [np.array([[gap, 0.0, 0.0]]) for gap in (1.0, 50.0, 100.0)]
     found = [pair[0] for z in gaps if (pair := trial.both((z, np.array([1]), *trial.calls[0][2:])))]
     if len(found) < len(gaps) or not are_close(found[1], found[2]) or are_close(found[0], found[1]):

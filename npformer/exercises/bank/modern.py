@@ -1,4 +1,8 @@
-"""Exercises on changes since 2017: RMSNorm, gated FFN, grouped-query attention, byte pairs, KV cache."""
+"""Exercises on changes since 2017: RMSNorm, gated FFN, grouped-query attention, byte pairs, KV cache.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, derived call, view, edit,
+intermediate result (`landmarks`) and detector.
+"""
 
 
 import numpy as np
@@ -174,8 +178,8 @@ def gate_width(draw: Draw) -> PosedQuestion:
 def by_distance(trial: Trial) -> Finding | None:
     """Find out whether the attention weights depend on the distance between two tokens only.
 
-    The detector tries one call for each pair of columns, in which all tokens are equal and only this pair is
-    nonzero. v is the identity, so the output shows the attention weights.
+    The detector makes one call for each pair of columns. In this call, all tokens are equal and only this
+    pair is nonzero. v is the identity matrix, so the output equals the attention weights.
     """
     T, d = 8, trial.calls[0][0].shape[1]
     tokens = [np.tile(row, (T, 1)) for row in np.eye(d)[::2]]
@@ -227,7 +231,7 @@ rope_attention = function_exercise("rope.attention",
 def key_heads(trial: Trial) -> Finding | None:
     """Find out which key head each query head uses.
 
-    The tested call has equal query heads and the identity as v.
+    In the call of this detector, all query heads are equal and v is the identity matrix.
     """
     q, k, v = trial.calls[0]
     pair = trial.both(attention.weights(q[:1].repeat(len(q), axis=0), k, v))
@@ -241,7 +245,7 @@ def key_heads(trial: Trial) -> Finding | None:
 
 
 def for_either(spread: str) -> list[Edit]:
-    """Return edits that replace `np.repeat` by this expression for k, for v, or for both."""
+    """Return three edits: they replace `np.repeat` by this expression for k, for v, or for both."""
     pairs = ((f"np.repeat({x}, times, axis=0)", spread.replace("x", x)) for x in "kv")
     return edit_either_line(*(word for pair in pairs for word in pair))
 

@@ -1,4 +1,8 @@
-"""Exercises on Adam, which computes two running means, two bias corrections and one division."""
+"""Exercises on Adam, which computes two running means, two bias corrections and one division.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, edit, intermediate result
+(`landmarks`) and detector.
+"""
 
 import numpy as np
 
@@ -12,9 +16,9 @@ from npformer.exercises.verdict import Finding, make_finding
 
 
 def calls() -> tuple[Arguments, ...]:
-    """Return ordinary steps and the edge cases: no gradient, the first step, gradients about as small as ε.
+    """Return calls for ordinary steps and edge cases: zero gradients, the first step, gradients close to ε.
 
-    The call with t = 3 detects an ε that is inside the root instead of outside.
+    The call with t = 3 gives a different result if ε is inside the square root instead of outside.
     """
     made = [
         (w, g, 0.3 * m, 0.1 * v * v, t, rate)
@@ -40,7 +44,7 @@ def draw(draws: Draws) -> Arguments:
 
 
 def running_mean(trial: Trial) -> Finding | None:
-    """Find the two factors by which the answer multiplies the old running mean and the new gradient."""
+    """Find the factors by which a wrong function multiplies the old running mean and the new gradient."""
     if trial.output == 0:
         return None
     name, power = (("m", 1), ("v", 2))[trial.output - 1]

@@ -1,4 +1,8 @@
-"""Exercises on porting a published chat model: four-bit quantization and a whole block."""
+"""Exercises on porting a published chat model: four-bit quantization and a whole block.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, edit and intermediate result
+(`landmarks`).
+"""
 
 import numpy as np
 

@@ -1,4 +1,8 @@
-"""Exercises on the sinusoidal positional encoding, and a detector of the frequencies in a wrong table."""
+"""Exercises on the sinusoidal positional encoding, and a detector of the frequencies in a wrong table.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, edit, intermediate result
+(`landmarks`) and detector.
+"""
 
 
 import numpy as np
@@ -14,7 +18,7 @@ from npformer.positional import Layout, positional_encoding
 # --- the table ----------------------------------------------------------------------------------------
 
 def fit(tables: tuple[Array, ...]) -> tuple[float, Layout] | None:
-    """Return the base and the layout with which all these tables were made, or None.
+    """Return the base and the layout with which all these tables were made, or None if nothing fits.
 
     >>> base, layout = fit((positional_encoding(6, 8, base=500.0), positional_encoding(7, 12, base=500.0)))
     >>> round(base), layout
@@ -32,7 +36,7 @@ def fit(tables: tuple[Array, ...]) -> tuple[float, Layout] | None:
 
 
 def waves(trial: Trial) -> Finding | None:
-    """Report that a wrong table has a different base, correct sines or cosines only, or wrong frequencies."""
+    """Detect a table with a different base, with only sines or cosines correct, or with wrong frequencies."""
     tables = list(zip(trial.found, trial.right, strict=True))
     if any(a.shape != b.shape for a, b in tables):
         return None
@@ -56,7 +60,10 @@ def waves(trial: Trial) -> Finding | None:
 
 
 def half_agrees(kind: str, found: Array, right: Array, start: int) -> Finding:
-    """Report that all sines or all cosines agree, and describe the first wrong column after column pair 0."""
+    """Detect that all sines or all cosines are correct.
+
+    Describe the first wrong column after column pair 0.
+    """
     differ = [j for j in range(start, found.shape[1], 2) if not are_close(found[:, j], right[:, j])]
     column = next((j for j in differ if j > 1), 0)
     nearly_all = 2 * len(differ) >= found.shape[1] - 2
@@ -72,7 +79,7 @@ def half_agrees(kind: str, found: Array, right: Array, start: int) -> Finding:
 def wave(column: Array) -> float | None:
     """Return ω if a column contains sin(ωp) or cos(ωp) for the positions p, and None otherwise.
 
-    Such a column obeys x[p-1] + x[p+1] = 2 cos(ω) x[p] for every p.
+    Both functions satisfy x[p-1] + x[p+1] = 2 cos(ω) x[p] for every p, so this equation gives ω.
     """
     middle, sides = column[1:-1], column[:-2] + column[2:]
     cosine = float((middle * sides).sum() / (middle * middle).sum() / 2)
@@ -96,7 +103,7 @@ COSINES_FIRST = ("return table", "return np.hstack([table[:, 1::2], table[:, ::2
 
 
 def any_speeds(wave: str) -> list[Edit]:
-    """Return edits that compute this wave with three exponents: 2 * (j // 2), j and 2 * j for column j."""
+    """Return three edits, which give column j of this wave the exponents 2 * (j // 2), j and 2 * j."""
     return [Edit(WAVES, wave), Edit(WAVES, wave, PAIR, "j"), Edit(WAVES, wave, PAIR, "2 * j")]
 
 

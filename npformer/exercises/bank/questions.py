@@ -1,4 +1,8 @@
-"""Read the exercises from questions.md and the feedback on mistakes from mistakes.md."""
+"""Read the exercises from questions.md and the feedback on mistakes from mistakes.md.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, fresh call, edit, intermediate
+result (`landmarks`) and direction.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -24,7 +28,7 @@ from npformer.exercises.task import (
 )
 
 DRAWN = 2  # the number of random calls on which an answer is checked
-FRESH = 2  # the number of further random calls, which have to confirm each finding
+FRESH = 2  # the number of fresh calls, which have to confirm each finding
 QUESTION = re.compile(
     r"""^## (?P<id>\S+) \((?P<topic>.+), level (?P<level>\d)\)
 
@@ -50,7 +54,7 @@ def read_text(name: str) -> str:
 
 
 def find_sections(text: str, pattern: re.Pattern[str]) -> Iterator[dict[str, Any]]:
-    """Yield the named groups of every match of the pattern, and the lesson section in which the match is."""
+    """Yield (named groups, lesson section that contains the match) for every match of the pattern."""
     for section in text.split("\n# ")[1:]:
         teach, read = section[: section.index(".\n\n## ")].split("\n\nRead ")
         for match in pattern.finditer(section):
@@ -141,7 +145,10 @@ def number_exercise(name: str, decimals: int = 0) -> Callable[[Callable[[Draw], 
 
 
 def with_sizes_of_1(draw: Callable[[Draws], Arguments]) -> Iterator[Arguments]:
-    """Yield one call per size that `draw` draws. In this call the size is 1, if the exercise allows 1."""
+    """Yield one random call for each size that `draw` draws.
+
+    This size is 1 in the call, if the exercise allows 1.
+    """
     counting = Draws(0)
     draw(counting)
     for k in range(counting.count):
@@ -158,12 +165,9 @@ def function_exercise(
 ) -> Code:
     """Make an exercise that asks for a function.
 
-    Parameters
-    ----------
-    name : the id of the exercise in questions.md
-    outputs : the names of the values that the function returns
-    calls : one call for each edge case that the task allows; random calls are added
-    draw : makes a random call; by default, each argument is a random array with the axes in `axes`
+    Parameters ---------- name : the id of the exercise in questions.md outputs : the names of the values that
+    the function returns calls : one call for each edge case that the task allows; this function adds random
+    calls draw : makes a random call; by default, each argument is a random array with the axes in `axes`
     parts : further fields of `Code` and `Probe`. `solution` is a text. The keys of `mistakes` and `hard` are
         the codes of mistakes. The values of `landmarks` and `directions` are edits of the solution, or
         expressions that replace the returned value.

@@ -1,4 +1,7 @@
-"""Exercises on RoPE: each pair of columns is rotated by an angle that grows with the position."""
+"""Exercises on RoPE: each pair of columns is rotated by an angle that grows with the position.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, edit and detector.
+"""
 
 import numpy as np
 

@@ -1,4 +1,8 @@
-"""Exercises on sampling the next token: temperature, top-k and top-p."""
+"""Exercises on sampling the next token: temperature, top-k and top-p.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, edit, intermediate result
+(`landmarks`) and detector.
+"""
 
 import numpy as np
 

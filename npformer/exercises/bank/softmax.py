@@ -1,4 +1,8 @@
-"""Exercises on softmax and its backward pass."""
+"""Exercises on softmax and its backward pass.
+
+The docstring of the package `npformer.exercises.bank` defines the terms call, edit and intermediate result
+(`landmarks`).
+"""
 
 import numpy as np
 
@@ -11,7 +15,7 @@ from npformer.functional import softmax_forward
 # --- forward -----------------------------------------------------------------------------------------
 
 def at_the_limits(rows: int, columns: int) -> Array:
-    """Return scores near 1000 and near -1000, the limits that the task allows.
+    """Return scores near 1000 and near -1000, the limits of the scores that the task allows.
 
     Row 0 is near 1000. Row 1 has one number near 1000, and its other numbers are near -1000.
     """

@@ -185,7 +185,7 @@ def leave_search_path() -> None:
     """Remove the directories of this package and of the server from the search path of imports.
 
     These are the first two directories of PYTHONPATH. The server's directory stays in PYTHONPATH. If a
-    submission starts another Python, this process finds the empty npformer.py there, and none of our modules.
+    submission starts another Python process, it finds the empty npformer.py there, and none of our modules.
     """
     package, home, *others = os.environ["PYTHONPATH"].split(os.pathsep)
     sys.path[:] = [path for path in sys.path if path not in (package, home)]
