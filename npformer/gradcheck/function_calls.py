@@ -235,9 +235,7 @@ def _has_arrays(tree: Any, kinds: str) -> bool:
 FLOATS = ("float64", "float32")  # the dtypes of arguments and outputs
 
 
-def check_arguments(
-    args: dict[str, Any], kwargs: dict[str, Any], accepted: Sequence[str] = FLOATS
-) -> None:
+def check_arguments(args: dict[str, Any], kwargs: dict[str, Any], accepted: Sequence[str] = FLOATS) -> None:
     """Raise an error for an argument that cannot be differentiated, or whose dtype is not accepted."""
     for path, _ in iter_arrays(kwargs, "fc"):
         raise TypeError(
@@ -317,9 +315,7 @@ def _is_wrapped(gradients: Any, arg: Any) -> bool:
     return is_plain(gradients[0]) and len(gradients[0]) == len(arg)
 
 
-def _iter_branch(
-    path: str, keys: Keys, x: Any, gradient: Any, dtypes: Sequence[str]
-) -> Iterator[Leaf]:
+def _iter_branch(path: str, keys: Keys, x: Any, gradient: Any, dtypes: Sequence[str]) -> Iterator[Leaf]:
     """Iterate over the leaves of one branch of the arguments, with the gradient of each leaf."""
     if dtype_kind(x) == "f":
         yield _make_leaf(path, keys, x, gradient, dtypes)

@@ -1,7 +1,7 @@
 """Call a pair of functions in low precision, and differentiate their reference in float64.
 
-`Kernel` calls the pair at points close to the given arguments. `differentiate` estimates the derivative of the
-reference from central differences, which are accurate enough for every precision below float64.
+`Kernel` calls the pair at points close to the given arguments. `differentiate` estimates the derivative of
+the reference from central differences, which are accurate enough for every precision below float64.
 """
 
 import copy
@@ -34,7 +34,8 @@ from npformer.tree import get_branches, map_nested_leaves, replace_nested_leaf
 # The dtypes of arguments, outputs and gradients in low precision.
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 STEP = 2.0**-20  # the step of a difference, relative to the moved entry; its error is about 1e-10
-# If the left and the right quotient differ by more than this share, a shorter step decides whether this is a kink.
+# If the left and the right quotient differ by more than this share, a shorter step decides whether there is a
+# kink.
 KINK = 2.0**-10
 SHORTER = 1 / 8  # the length of the shorter step, as a share of the usual step
 
@@ -107,9 +108,8 @@ class Kernel:
         """Return the output of the reference at arguments in float64."""
         self.n_reference_calls += 1
         args = map_nested_leaves(copy_generator, args)
-        output = get_output(
-            self.reference(*args.values(), **copy_tree(self.reference_kwargs)), "reference", ("float64",)
-        )
+        result = self.reference(*args.values(), **copy_tree(self.reference_kwargs))
+        output = get_output(result, "reference", ("float64",))
         if output.shape != self.output.shape:
             raise ValueError(
                 f"gradcheck: reference returned an array of shape {output.shape}; "
@@ -118,8 +118,15 @@ class Kernel:
         return output
 
     def _run_forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the output of forward. With arguments in float64, this is the default reference."""
-        return self.forward(*args, **kwargs)[0]
+        """Return the output of forward for arguments in float64. This is the default reference."""
+        output = self.forward(*args, **kwargs)[0]
+        dtype = name_of_dtype(to_host(output))
+        if dtype != "float64":
+            raise TypeError(
+                f"gradcheck: forward's output is {dtype} for arguments in float64; "
+                "pass reference=, the same function in float64"
+            )
+        return output
 
     def draw_point(self, radius: float) -> Point:
         """Draw a point: each entry moves by at most `radius` relative to itself, and is then rounded."""
@@ -204,7 +211,7 @@ def differentiate(
     jumps = abs(pairs[:, 0] - pairs[:, 1])
     sizes = abs(pairs).max(axis=1)
     derivatives = np.asarray(pairs.mean(axis=1))
-    for i in np.flatnonzero(jumps > KINK * np.maximum(sizes, KINK * sizes.max(initial=0.0))):
+    for i in np.flatnonzero(jumps > KINK * np.maximum(sizes, KINK * sizes.max(initial=0.0))).tolist():
         right, left = quotients(directions[i], SHORTER)
         is_kink = abs(right - left) > jumps[i] / 2  # the jump of a smooth function shrinks with the step
         derivatives[i] = math.nan if is_kink else (right + left) / 2

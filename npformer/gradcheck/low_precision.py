@@ -1,20 +1,22 @@
 """Decide whether the error of a gradient in low precision is rounding or a mistake.
 
 Rounding errors change when the inputs move by a few units in the last place. The error of a mistake hardly
-changes. So the gradient is computed at many points close to the given arguments. At each point, it is compared
-with the derivative of a reference in float64. The mean of the errors is the **systematic** part. Their standard
-deviation is the **scatter**, which rounding explains. The statistic is
+changes. So the gradient is computed at many points close to the given arguments. At each point, it is
+compared with the derivative of a reference in float64. The mean of the errors is the **systematic** part.
+Their standard deviation is the **scatter**, which rounding explains. The statistic is
 
     systematic = |mean error| / (u |gradient| + scatter + floor),
 
 where u is the unit roundoff of the dtype. A correct gradient stays below LIMIT.
 
-Every entry is compared if this takes at most MOST_CALLS calls of the reference. Otherwise the largest arrays are
-compared along a few random directions, which are the same at all points.
+Every entry is compared if this takes at most MOST_CALLS calls of the reference. Otherwise the largest arrays
+are compared along a few random directions, which are the same at all points.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +27,15 @@ from npformer.gradcheck.function_calls import Keys, Leaf, iter_arrays, name_of_d
 from npformer.gradcheck.kernels import Kernel, Point, differentiate, to_float64
 from npformer.gradcheck.leaf_comparison import make_failing_row
 from npformer.gradcheck.notes import describe_relation
-from npformer.gradcheck.relations import Case, find_relation, max_abs
+from npformer.gradcheck.relations import (
+    DETECTORS,
+    Case,
+    Factor,
+    Relation,
+    detect_partial_error,
+    find_relation,
+    max_abs,
+)
 from npformer.gradcheck.report import GradientReport, GradientRow, Precision, make_note
 
 # The unit roundoff and the smallest positive number (a subnormal number) of each dtype.
@@ -45,17 +55,23 @@ MOST_REPEATED = 64  # the largest number of entries that are compared again at f
 FLOOR_OF_GRADIENT = 4 * 2.0**-24
 FLOOR_OF_SMALLEST = 4
 NOISY = 3.0  # A larger scatter is reported. The rounding of the result alone scatters by about 0.5 units.
+# Rounding hides small errors, so a wrong part may look correct: no relation is about a part of the entries.
+DETECTORS_OF_MEANS = tuple(detector for detector in DETECTORS if detector is not detect_partial_error)
+LARGEST_DENOMINATOR = 4  # of a factor; with larger denominators, any number would be near some fraction
 BIASED = 0.4  # A larger mean error towards zero is reported. Truncation causes about 0.7 units.
 
 
-class Comparison(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Comparison:
     """How the gradient of one array is compared: entry by entry, or along random directions."""
 
     leaf: Leaf
-    shape: tuple[int, ...]
-    unit: float
-    smallest: float
-    directions: tuple[Floats, ...]  # empty if every entry is compared
+    directions: tuple[Floats, ...] = ()  # empty if every entry is compared
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array; of a branch without an array, the shape of an empty array."""
+        return (0,) if self.leaf.x is None else tuple(self.leaf.x.shape)
 
     @property
     def size(self) -> int:
@@ -93,22 +109,34 @@ class Errors(NamedTuple):
 def check_low_precision(kernel: Kernel, directions: int | None) -> GradientReport:
     """Compare the gradients of a pair in low precision with the derivative of its reference."""
     comparisons = choose_comparisons(kernel, directions)
-    near = draw_sample(kernel, NEAR * max(comparison.unit for comparison in comparisons))
+    near = draw_sample(kernel, NEAR * find_unit(kernel))
     errors_of = {}
     rows = []
     for comparison in comparisons:
-        note = comparison.leaf.note
+        note = comparison.leaf.note or find_change_of_form(near, comparison.leaf.keys)
         if note:
             rows.append(make_failing_row(comparison.leaf.path, [note]))
-            continue
-        errors_of[comparison.leaf.path] = compute_errors(kernel, comparison, near, comparison.columns)
-    others = collect_arrays(kernel, comparisons, errors_of)
-    for comparison in comparisons:
-        if comparison.leaf.path in errors_of:
-            rows.append(decide_row(kernel, comparison, errors_of[comparison.leaf.path], others))
+        else:
+            errors_of[comparison] = compute_errors(kernel, comparison, near, comparison.columns)
+    arrays = collect_arrays(kernel, errors_of)
+    for comparison, errors in errors_of.items():
+        rows.append(decide_row(kernel, comparison, errors, arrays))
     rows += [make_failing_row(fault.path, [fault.text]) for fault in kernel.faults]
-    precision = describe_precision(kernel, comparisons, errors_of)
+    precision = describe_precision(kernel, list(errors_of.values()))
     return GradientReport(tuple(rows), LIMIT, describe_directions(comparisons), precision)
+
+
+def find_unit(kernel: Kernel) -> float:
+    """Return the largest unit roundoff of all arguments."""
+    return max(UNITS[name_of_dtype(x)] for _, x in iter_arrays(kernel.args, "f"))
+
+
+def find_change_of_form(sample: Sample, keys: Keys) -> str:
+    """Return a note if a gradient at some point has another shape or dtype than the first one, else ""."""
+    for leaves in sample.gradients:
+        if keys not in leaves or leaves[keys].note:
+            return "has another form when called again"
+    return ""
 
 
 # What is compared
@@ -117,7 +145,7 @@ def check_low_precision(kernel: Kernel, directions: int | None) -> GradientRepor
 def choose_comparisons(kernel: Kernel, directions: int | None) -> list[Comparison]:
     """Decide for each array whether every entry is compared, or random directions are."""
     count = directions or DIRECTIONS
-    comparisons = [make_comparison(leaf) for leaf in kernel.leaves]
+    comparisons = [Comparison(leaf) for leaf in kernel.leaves]
     largest_first = sorted(range(len(comparisons)), key=lambda i: -comparisons[i].size)
     for i in largest_first:
         n_calls = sum(2 * POINTS * len(comparison.columns) for comparison in comparisons)
@@ -125,16 +153,8 @@ def choose_comparisons(kernel: Kernel, directions: int | None) -> list[Compariso
         if not is_affordable and comparisons[i].size > count:
             shape = comparisons[i].shape
             drawn = tuple(np.asarray(kernel.rng.standard_normal(shape)) for _ in range(count))
-            comparisons[i] = comparisons[i]._replace(directions=drawn)
+            comparisons[i] = Comparison(comparisons[i].leaf, drawn)
     return comparisons
-
-
-def make_comparison(leaf: Leaf) -> Comparison:
-    """Make the comparison of all entries of an array."""
-    if leaf.x is None:
-        return Comparison(leaf, (0,), 0.0, 0.0, ())
-    dtype = name_of_dtype(leaf.x)
-    return Comparison(leaf, tuple(leaf.x.shape), UNITS[dtype], SMALLEST[dtype], ())
 
 
 def draw_sample(kernel: Kernel, radius: float) -> Sample:
@@ -165,10 +185,7 @@ def project(gradient: Floats, columns: Sequence[Floats | int]) -> Floats:
     """Return the gradient along some directions, or at some flat indices."""
     flat = gradient.ravel()
     return np.array(
-        [
-            flat[column] if isinstance(column, int) else float((gradient * column).sum())
-            for column in columns
-        ]
+        [flat[column] if isinstance(column, int) else float((gradient * column).sum()) for column in columns]
     )
 
 
@@ -183,8 +200,9 @@ def summarize_errors(
     mean = error.sum(axis=0) / count
     scatter = np.sqrt(np.where(is_known, (error - mean) ** 2, 0.0).sum(axis=0) / (count - 1))
     mean_true = np.where(is_known, true, 0.0).sum(axis=0) / count
-    floor = max(FLOOR_OF_SMALLEST * comparison.smallest, FLOOR_OF_GRADIENT * max_abs(magnitude))
-    rounding = np.array([size_of_rounding(comparison.unit * magnitude, floor, column) for column in columns])
+    dtype = name_of_dtype(comparison.leaf.x)
+    floor = max(FLOOR_OF_SMALLEST * SMALLEST[dtype], FLOOR_OF_GRADIENT * max_abs(magnitude))
+    rounding = np.array([size_of_rounding(UNITS[dtype] * magnitude, floor, column) for column in columns])
     return Errors(found.mean(axis=0), mean_true, mean, scatter, rounding)
 
 
@@ -202,14 +220,14 @@ def size_of_rounding(rounding: Floats, floor: float, column: Floats | int) -> fl
 
 
 def decide_row(
-    kernel: Kernel, comparison: Comparison, errors: Errors, others: Mapping[str, Floats]
+    kernel: Kernel, comparison: Comparison, errors: Errors, arrays: Mapping[str, Floats]
 ) -> GradientRow:
     """Make the row of one array: its verdict, its worst column, and what is worth knowing."""
     systematic = measure_systematic(kernel, comparison, errors)
     is_unknown = np.isnan(errors.true)
     if (systematic > LIMIT).any():
         verdict = "fail"
-        parts = describe_failure(comparison, errors, systematic, others)
+        parts = describe_failure(comparison, errors, systematic, arrays)
     elif is_unknown.any():
         verdict = "kink"
         parts = [f"{is_unknown.sum()} of {is_unknown.size} at a kink"]
@@ -227,18 +245,18 @@ def measure_systematic(kernel: Kernel, comparison: Comparison, errors: Errors) -
     systematic = np.where(np.isnan(errors.true), 0.0, errors.systematic())
     systematic = np.where(np.isfinite(errors.found), systematic, math.inf)
     (wrong,) = np.nonzero(systematic > LIMIT)
-    has_far_points = FAR > NEAR * comparison.unit
+    has_far_points = FAR > NEAR * find_unit(kernel)
     if has_far_points and 0 < len(wrong) <= MOST_REPEATED:
-        columns = [comparison.columns[i] for i in wrong]
+        columns = [comparison.columns[i] for i in wrong.tolist()]
         far = compute_errors(kernel, comparison, draw_sample(kernel, FAR), columns)
         systematic[wrong] = np.fmin(systematic[wrong], far.systematic())
     return systematic
 
 
 def describe_failure(
-    comparison: Comparison, errors: Errors, systematic: Floats, others: Mapping[str, Floats]
+    comparison: Comparison, errors: Errors, systematic: Floats, arrays: Mapping[str, Floats]
 ) -> list[str]:
-    """Describe a systematic error: its size, and its relation to the true gradient if one is known."""
+    """Describe a systematic error: its size, a relation if one is found, and the number of entries."""
     n_not_finite = int((~np.isfinite(errors.found)).sum())
     if n_not_finite:
         return [f"{n_not_finite} of {errors.found.size} not finite"]
@@ -246,16 +264,34 @@ def describe_failure(
     size = abs(errors.mean[worst]) / errors.rounding[worst]
     scatter = errors.scatter[worst] / errors.rounding[worst]
     parts = [f"a systematic error of {size:.2g} rounding units; scatter explains {scatter:.2g}"]
-    if not comparison.directions and not np.isnan(errors.true).any():
-        largest = max_abs(errors.true)
-        exact = LIMIT * max_abs(errors.rounding + errors.scatter) / (largest or math.inf)
-        others = {name: x for name, x in others.items() if name != name_gradient(comparison)}
-        shape = comparison.shape
-        case = Case(errors.found.reshape(shape), errors.true.reshape(shape), others, {}, exact)
-        relation = find_relation([case])
-        if relation is not None:
-            parts += describe_relation(relation)
+    if comparison.directions:
+        return parts
+    parts += find_description(comparison, errors, arrays)
+    parts.append(f"{int((systematic > LIMIT).sum())} of {comparison.size} entries have a systematic error")
     return parts
+
+
+def find_description(comparison: Comparison, errors: Errors, arrays: Mapping[str, Floats]) -> tuple[str, ...]:
+    """Describe how the mean gradient is related to the mean true gradient, if a relation is found."""
+    shape = comparison.shape
+    noise = max_abs(errors.rounding + errors.scatter) / (max_abs(errors.true) or math.inf)
+    others = {name: x for name, x in arrays.items() if name != name_gradient(comparison)}
+    case = Case(errors.found.reshape(shape), errors.true.reshape(shape), others, {}, LIMIT * noise)
+    relation = find_relation([case], DETECTORS_OF_MEANS)
+    if relation is None:
+        return ()
+    if relation.kind == "factor":
+        factor = round_factor(relation.parameters["factor"].value, noise)
+        relation = Relation("factor", {"factor": factor, "origins": ()})
+    return describe_relation(relation)
+
+
+def round_factor(value: float, noise: float) -> Factor:
+    """Return a factor as a simple fraction if the noise allows it, otherwise with two digits."""
+    fraction = Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
+    if abs(float(fraction) - value) <= noise * abs(value):
+        return Factor(float(fraction), fraction, is_root=False)
+    return Factor(float(f"{value:.2g}"), None, is_root=False)
 
 
 def describe_scatter(errors: Errors) -> list[str]:
@@ -299,14 +335,11 @@ def name_gradient(comparison: Comparison) -> str:
     return f"the gradient of {comparison.leaf.path}"
 
 
-def collect_arrays(
-    kernel: Kernel, comparisons: Sequence[Comparison], errors_of: Mapping[str, Errors]
-) -> dict[str, Floats]:
+def collect_arrays(kernel: Kernel, errors_of: Mapping[Comparison, Errors]) -> dict[str, Floats]:
     """Return, by name, the arrays that a wrong backward pass may have used."""
     arrays = {}
-    for comparison in comparisons:
-        if comparison.leaf.path in errors_of and not comparison.directions:
-            errors = errors_of[comparison.leaf.path]
+    for comparison, errors in errors_of.items():
+        if not comparison.directions:
             arrays[name_gradient(comparison)] = errors.true.reshape(comparison.shape)
     arrays["d_output"] = kernel.d_output
     for path, x in iter_arrays(kernel.args, "fi"):
@@ -324,14 +357,12 @@ def describe_directions(comparisons: Sequence[Comparison]) -> str:
     return f"{count} random directions for {names}: a mistake in a few entries may not be found"
 
 
-def describe_precision(
-    kernel: Kernel, comparisons: Sequence[Comparison], errors_of: Mapping[str, Errors]
-) -> Precision:
+def describe_precision(kernel: Kernel, every: Sequence[Errors]) -> Precision:
     """Describe the precision of the check: dtype, points, calls, and which mistakes it cannot see."""
-    unit = max(comparison.unit for comparison in comparisons)
+    unit = find_unit(kernel)
     (dtype,) = [name for name, value in UNITS.items() if value == unit]
     shares = []
-    for errors in errors_of.values():
+    for errors in every:
         share = LIMIT * (errors.rounding + errors.scatter) / abs(errors.true)
         shares += share[np.isfinite(share)].tolist()
     hidden = float(np.median(shares)) if shares else 0.0

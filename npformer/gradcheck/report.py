@@ -87,7 +87,8 @@ class Precision(NamedTuple):
     points : int
         The number of points at which the gradients were compared.
     hidden : float
-        A mistake below this share of an entry cannot be distinguished from rounding (the median of all entries).
+        A mistake below this share of an entry cannot be distinguished from rounding. This is the median over
+        all entries.
     calls : int
         The number of calls of forward. Backward was called as often.
     reference_calls : int
@@ -180,8 +181,8 @@ def _summarize(report: GradientReport) -> str:
     if precision:
         worst = max((row.systematic for row in rows if row.systematic == row.systematic), default=0.0)
         lines = [
-            f"gradient check in {precision.dtype}: {summary}; "
-            f"the largest systematic error is {worst:.2g} rounding units (at most {report.tolerance:g} passes)",
+            f"gradient check in {precision.dtype}: {summary}; the largest systematic error is "
+            f"{worst:.2g} rounding units (at most {report.tolerance:g} passes)",
             f"{precision.points} points, {precision.calls} calls of forward and of backward, "
             f"{precision.reference_calls} calls of the reference; "
             f"a mistake below {100 * precision.hidden:.2g} % of an entry cannot be told from rounding",
