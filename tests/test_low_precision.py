@@ -15,7 +15,14 @@ from npformer.gradcheck import low_precision
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 BF16, F16, F32 = ml_dtypes.bfloat16, np.float16, np.float32
-DTYPES = pytest.mark.parametrize("dtype", [BF16, F16, F32], ids=["bfloat16", "float16", "float32"])
+DTYPES = pytest.mark.parametrize(
+    "dtype",
+    [
+        pytest.param(BF16, id="bfloat16"),
+        pytest.param(F16, id="float16", marks=pytest.mark.slow),
+        pytest.param(F32, id="float32", marks=pytest.mark.slow),
+    ],
+)
 
 
 def array(*shape, seed=0):
@@ -119,7 +126,7 @@ def linear_kernel(dtype, factor=1.0):
 
 def norm_args(dtype, offset=0.0):
     return tuple(
-        a.astype(dtype) for a in (array(12, 16) + offset, 1 + 0.3 * array(16, seed=1), array(16, seed=2))
+        a.astype(dtype) for a in (array(6, 8) + offset, 1 + 0.3 * array(8, seed=1), array(8, seed=2))
     )
 
 
@@ -150,7 +157,7 @@ def test_low_precision_wrong_layer_norm_fails(dtype, mistake, leaf):
 @pytest.mark.parametrize(("share", "is_correct"), [(1.0, True), (1.01, False), (0.0, False)])
 def test_low_precision_softmax_needs_the_whole_sum(dtype, share, is_correct):
     kernel = softmax_kernel(dtype, share)
-    report = npf.gradcheck(*kernel, (2 * array(12, 16)).astype(dtype), reference=softmax)
+    report = npf.gradcheck(*kernel, (2 * array(5, 8)).astype(dtype), reference=softmax)
     assert bool(report) == is_correct, report
 
 
@@ -158,13 +165,13 @@ def test_low_precision_softmax_needs_the_whole_sum(dtype, share, is_correct):
 @pytest.mark.parametrize("is_approximate", [False, True])
 def test_low_precision_gelu_is_not_its_approximation(dtype, is_approximate):
     kernel = gelu_kernel(dtype, is_approximate)
-    report = npf.gradcheck(*kernel, (2 * array(24, 16)).astype(dtype), reference=gelu)
+    report = npf.gradcheck(*kernel, (2 * array(5, 6)).astype(dtype), reference=gelu)
     assert bool(report) == (not is_approximate), report
 
 
 def test_low_precision_saved_probability_of_one_passes():
     """Rounding the saved output to 1 gives the same error at all near points, but not at far points."""
-    scores = (20 * array(24, 32)).astype(F16)
+    scores = (20 * array(8, 32, seed=1)).astype(F16)
     report = npf.gradcheck(*softmax_kernel(F16), scores, reference=softmax)
     assert report, report
 
@@ -175,7 +182,7 @@ def test_low_precision_saved_probability_of_one_passes():
 @DTYPES
 @pytest.mark.parametrize(("factor", "is_correct"), [(1.0, True), (0.98, False)])
 def test_low_precision_large_arrays_use_directions(dtype, factor, is_correct):
-    x, W = array(64, 128).astype(dtype), (array(128, 32, seed=1) / 11).astype(dtype)
+    x, W = array(40, 64).astype(dtype), (array(64, 32, seed=1) / 8).astype(dtype)
     report = npf.gradcheck(*linear_kernel(dtype, factor), x, W, reference=np.matmul)
     assert [row.verdict == "pass" for row in report.rows] == [True, is_correct]
     assert "8 random directions for x, W" in str(report)
@@ -218,7 +225,7 @@ def test_low_precision_names_accumulation_as_noisy():
         total, n = cache
         return np.repeat((2 * wide(total) * wide(dy)).astype(BF16)[None], n, axis=0)
 
-    x = array(300, 3).astype(BF16)
+    x = array(200, 3).astype(BF16)
     report = npf.gradcheck(forward, backward, x, reference=lambda x: x.sum(0) ** 2, directions=6)
     assert report, report
     assert "noisy: the error scatters by " in report.rows[0].note
@@ -375,16 +382,33 @@ def test_low_precision_rejects_functions_of_wrong_form():
         npf.gradcheck(lambda x: (x / np.float16(0), x), scaled_backward, x)
 
 
-def test_low_precision_builtin_reference_gets_no_settings():
-    """Functions of C without a signature, such as np.multiply with some versions, get the arguments only."""
+class Compiled:
+    """A callable without a signature, like some functions written in C."""
+
+    __signature__ = "unknown"
+
+    def __call__(self, x, y, n):
+        return x * y
+
+
+def test_low_precision_reference_without_signature_gets_no_settings():
+    """Arguments that are no floating arrays, such as a number, are passed on unchanged."""
     report = npf.gradcheck(
-        lambda x, y: (x * y, (x, y)),
+        lambda x, y, n, factor: (factor * x * y, (x, y)),
         lambda d, cache: (d * cache[1], d * cache[0]),
         array(3).astype(F16),
         array(3, seed=1).astype(F16),
-        reference=np.multiply,
+        4,
+        factor=1,
+        reference=Compiled(),
     )
     assert report
+
+
+def test_low_precision_array_without_entries_passes():
+    x, empty = array(3).astype(F16), np.zeros((0, 2), F16)
+    report = npf.gradcheck(lambda x, y: (x, y), lambda dx, y: (dx, y), x, empty)
+    assert report and [row.path for row in report.rows] == ["x", "y"]
 
 
 def test_assert_gradients_passes_the_reference_on():
@@ -402,10 +426,10 @@ def test_low_precision_float32_with_reference_counts_units():
     assert math.log2(low_precision.SMALLEST["float32"]) == -149
 
 
-def test_low_precision_factor_without_simple_fraction_has_two_digits():
-    x, W = array(3, 4).astype(BF16), array(4, 2, seed=1).astype(BF16)
-    report = npf.gradcheck(*linear_kernel(BF16, 7.1234), x, W, reference=np.matmul)
-    assert "; the gradient is 7.1 times the correct gradient; " in report.rows[1].note
+def test_low_precision_factor_has_the_known_digits():
+    x, W = array(3, 4).astype(F32), array(4, 2, seed=1).astype(F32)
+    report = npf.gradcheck(*linear_kernel(F32, 7.1234), x, W, reference=np.matmul)
+    assert "; the gradient is 7.1234" in report.rows[1].note
 
 
 def test_low_precision_wrong_function_has_no_relation():

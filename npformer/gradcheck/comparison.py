@@ -43,6 +43,8 @@ def assert_gradients(
         The accepted relative error.
     directions : int, optional
         The number of random directions for larger arrays, as described in `gradcheck`.
+    reference : callable, optional
+        The same function as forward in float64, as described in `gradcheck`.
     **kwargs : Any
         The keyword arguments of forward.
 
@@ -132,6 +134,10 @@ def gradcheck(
     directions : int, optional
         The number k of random directions. If k is given, arrays with more than k entries are compared along k
         random directions only. The report gives the probability that a single wrong entry is not detected.
+    reference : callable, optional
+        ``reference(*args)`` returns the output in float64. With a reference, forward and backward are checked
+        in the dtype of the arguments, as described in the notes. Default for float16 and bfloat16: forward
+        itself, called with float64 arguments.
     **kwargs : Any
         The keyword arguments of forward. They are not differentiated.
 
@@ -142,8 +148,8 @@ def gradcheck(
     Raises
     ------
     TypeError
-        A floating array is neither float32 nor float64, is given by keyword, or is an attribute of an object.
-        TypeError is also raised if forward does not return a pair (output, cache).
+        A floating array is not float64, float32, float16 or bfloat16, is given by keyword, or is an attribute
+        of an object. TypeError is also raised if forward does not return a pair (output, cache).
     ValueError
         An argument or the output is not finite, or forward returns a different output when called again.
 
@@ -152,6 +158,12 @@ def gradcheck(
     For float32 arguments, backward runs in float32. The differences use forward in float64. The accepted
     rounding error of a gradient is ten times the difference between the gradients that backward returns in
     float32 and in float64.
+
+    For float16 and bfloat16 arguments (the latter from the package ml_dtypes), and for any arguments with a
+    reference, the question is whether an error is rounding or a mistake. The gradients are compared at 32
+    points close to the arguments. An error that is the same at all points is systematic. An error that
+    changes from point to point is rounding. The module `npformer.gradcheck.low_precision` explains the
+    statistic. `tolerance` is not used then.
 
     Examples
     --------

@@ -8,6 +8,7 @@ import copy
 import inspect
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from npformer.gradcheck.function_calls import (
     name_arguments,
     name_of_dtype,
 )
+from npformer.gradcheck.relations import root_mean_square
 from npformer.tree import get_branches, map_nested_leaves, replace_nested_leaf
 
 # The dtypes of arguments, outputs and gradients in low precision.
@@ -188,34 +190,46 @@ def differentiate(
 
     A direction is an array, or the index of an entry in the flat array. The derivative at a kink is NaN.
     """
-    host = to_host(get_leaf(args, keys))
-    typical = math.sqrt(float((host**2).mean())) or 1.0
-    output = kernel.call_reference(args)
-
-    def quotient(shift: Floats, length: float) -> float:
-        moved = replace_nested_leaf(args, keys, lambda old: convert_like(old, host + shift))
-        return float((d_output * (kernel.call_reference(moved) - output)).sum()) / length
-
-    def quotients(direction: Floats | int, share: float) -> tuple[float, float]:
-        """Return the quotients to the right and to the left, for this share of the usual step."""
-        if isinstance(direction, int):
-            length = share * STEP * max(abs(float(host.flat[direction])), typical)
-            shift = np.zeros(host.shape)
-            shift.flat[direction] = length
-        else:
-            length = share * STEP * typical
-            shift = length * direction
-        return quotient(shift, length), quotient(-shift, -length)
-
-    pairs = np.array([quotients(direction, 1.0) for direction in directions])
+    quotients = partial(compute_quotients, kernel, args, d_output, keys, kernel.call_reference(args))
+    pairs = np.array([quotients(direction, STEP) for direction in directions]).reshape(-1, 2)
     jumps = abs(pairs[:, 0] - pairs[:, 1])
     sizes = abs(pairs).max(axis=1)
     derivatives = np.asarray(pairs.mean(axis=1))
-    for i in np.flatnonzero(jumps > KINK * np.maximum(sizes, KINK * sizes.max(initial=0.0))).tolist():
-        right, left = quotients(directions[i], SHORTER)
+    is_suspicious = jumps > KINK * np.maximum(sizes, KINK * sizes.max(initial=0.0))
+    for i in np.flatnonzero(is_suspicious).tolist():
+        right, left = quotients(directions[i], SHORTER * STEP)
         is_kink = abs(right - left) > jumps[i] / 2  # the jump of a smooth function shrinks with the step
         derivatives[i] = math.nan if is_kink else (right + left) / 2
     return derivatives
+
+
+def compute_quotients(
+    kernel: Kernel,
+    args: dict[str, Any],
+    d_output: Floats,
+    keys: Keys,
+    output: Floats,
+    direction: Floats | int,
+    step: float,
+) -> tuple[float, float]:
+    """Return the difference quotients to the right and to the left along a direction.
+
+    `output` is the output of the reference at `args`. The step is relative to the moved numbers.
+    """
+    host = to_host(get_leaf(args, keys))
+    length = step * (root_mean_square(host) or 1.0)
+    if isinstance(direction, int):
+        length = max(length, step * abs(float(host.flat[direction])))
+        shift = np.zeros(host.shape)
+        shift.flat[direction] = length
+    else:
+        shift = length * direction
+    quotients = []
+    for sign in (1, -1):
+        moved = replace_nested_leaf(args, keys, lambda old, sign=sign: convert_like(old, host + sign * shift))
+        difference = d_output * (kernel.call_reference(moved) - output)
+        quotients.append(float(difference.sum()) / (sign * length))
+    return quotients[0], quotients[1]
 
 
 def get_leaf(tree: Any, keys: Keys) -> Any:

@@ -287,11 +287,12 @@ def find_description(comparison: Comparison, errors: Errors, arrays: Mapping[str
 
 
 def round_factor(value: float, noise: float) -> Factor:
-    """Return a factor as a simple fraction if the noise allows it, otherwise with two digits."""
+    """Return a factor as a simple fraction if the noise allows it, otherwise with the known digits."""
     fraction = Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
     if abs(float(fraction) - value) <= noise * abs(value):
         return Factor(float(fraction), fraction, is_root=False)
-    return Factor(float(f"{value:.2g}"), None, is_root=False)
+    digits = max(1, int(-math.log10(noise)))
+    return Factor(float(f"{value:.{digits}g}"), None, is_root=False)
 
 
 def describe_scatter(errors: Errors) -> list[str]:
