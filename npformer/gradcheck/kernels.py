@@ -224,12 +224,13 @@ def compute_quotients(
         shift.flat[direction] = length
     else:
         shift = length * direction
-    quotients = []
-    for sign in (1, -1):
-        moved = replace_nested_leaf(args, keys, lambda old, sign=sign: convert_like(old, host + sign * shift))
+
+    def quotient(sign: int) -> float:
+        moved = replace_nested_leaf(args, keys, lambda old: convert_like(old, host + sign * shift))
         difference = d_output * (kernel.call_reference(moved) - output)
-        quotients.append(float(difference.sum()) / (sign * length))
-    return quotients[0], quotients[1]
+        return float(difference.sum()) / (sign * length)
+
+    return quotient(1), quotient(-1)
 
 
 def get_leaf(tree: Any, keys: Keys) -> Any:
