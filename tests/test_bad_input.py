@@ -424,6 +424,8 @@ def test_every_function_has_a_valid_call():
 
 # Optional arguments that keep their default, None, in the valid calls, each with the reason.
 KEPT_NONE = {
+    "assert_gradients-reference": "test_low_precision.py has references",
+    "gradcheck-reference": "test_low_precision.py has references",
     "multi_head_attention_forward-n_kv_heads": "the golden values and RELATIONS have grouped heads",
 }
 

@@ -46,8 +46,8 @@ def test_page_mistake_fails_with_the_shown_text(folder):
     assert [mask_rounding(line) for line in message] == [mask_rounding(line) for line in expected]
 
 
-def test_page_kernel_in_bfloat16_passes_and_a_mistake_fails():
-    """A sum that is 1 % too large fails, with more than 10 rounding units."""
+def test_page_kernel_passes_and_its_mistake_fails():
+    """A sum that is 1 % too large has a systematic error of about 8 rounding units."""
     pytest.importorskip("ml_dtypes")
     (text,) = re.findall(r"```python\n(import ml_dtypes\n.*?)```", PAGE, flags=re.DOTALL)
     names = {}
@@ -57,4 +57,4 @@ def test_page_kernel_in_bfloat16_passes_and_a_mistake_fails():
     with pytest.raises(AssertionError) as caught:
         names["test_softmax_kernel"]()
     systematic = re.search(r"the largest systematic error is (\S+) rounding units", str(caught.value))
-    assert float(systematic[1]) > 10
+    assert float(systematic[1]) > 4

@@ -365,6 +365,7 @@ def test_low_precision_reference_gets_settings(reference):
         (lambda x: x[:2], r"reference returned an array of shape \(2,\); expected \(4,\)"),
         (lambda x: x.astype(np.float32), r"reference's output is float32; expected an array of float64"),
         (3, "reference is an int"),
+        (lambda x: x.missing, "reference raises AttributeError: "),
     ],
 )
 def test_low_precision_rejects_wrong_references(reference, message):

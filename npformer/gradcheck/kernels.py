@@ -64,7 +64,7 @@ class Kernel:
         self.kwargs = kwargs
         if rng is not None and "rng" in other_names:
             self.kwargs = {**kwargs, "rng": copy.deepcopy(rng)}
-        self.reference = reference or self._run_forward
+        self.reference = reference
         self.reference_kwargs = _select_kwargs(reference, self.kwargs)
         self.rng = np.random.default_rng(0) if rng is None else rng
         self.n_calls = 0  # calls of forward, and as many of backward
@@ -110,7 +110,10 @@ class Kernel:
         """Return the output of the reference at arguments in float64."""
         self.n_reference_calls += 1
         args = map_nested_leaves(copy_generator, args)
-        result = self.reference(*args.values(), **copy_tree(self.reference_kwargs))
+        if self.reference is None:
+            result = self._run_forward(*args.values(), **copy_tree(self.reference_kwargs))
+        else:
+            result = self._run_reference(*args.values(), **copy_tree(self.reference_kwargs))
         output = get_output(result, "reference", ("float64",))
         if output.shape != self.output.shape:
             raise ValueError(
@@ -118,6 +121,14 @@ class Kernel:
                 f"expected {self.output.shape}, the shape of forward's output"
             )
         return output
+
+    def _run_reference(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the output of the reference. Raises ValueError if the reference raises an error."""
+        try:
+            return self.reference(*args, **kwargs)
+        except Exception as error:  # The user's function may raise any exception.
+            text = f"gradcheck: reference raises {type(error).__name__}: {error}"
+            raise ValueError(text) from error
 
     def _run_forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the output of forward for arguments in float64. This is the default reference."""
