@@ -668,6 +668,7 @@ OPTIONS_OF_GRADCHECK = {
     "args": "0-d, empty",
     "rng": "None",
     "directions": "None, 3, np.uint8(2)",
+    "reference": "None",
     "tolerance": "3, 2.5, np.float64(1.0), np.float32(1.0), np.uint8(2)",
 }
 ACCEPTED_ODD_VALUES = {  # {function: {argument: the names in ODD_VALUES of values that are valid}}
