@@ -72,7 +72,7 @@ def is_foreign(x: Any) -> bool:
 def dtype_kind(x: Any) -> str:
     """Return NumPy's letter for the type of the entries, such as "f", "c" or "i", or "-" if x is no array."""
     if isinstance(x, array_module(x).ndarray):
-        return x.dtype.kind
+        return "f" if x.dtype.name == "bfloat16" else x.dtype.kind  # NumPy has no letter for bfloat16
     if not is_foreign(x):
         return "-"
     name = str(x.dtype)  # such as torch.float64 or bfloat16
@@ -90,6 +90,10 @@ def to_host(x: Any) -> NDArray[Any]:
         return x.get()
     if hasattr(x, "detach"):  # pragma: no cover: needs PyTorch, which is not a dependency of the tests
         x = x.detach().cpu()
+        if str(x.dtype) == "torch.bfloat16":
+            from ml_dtypes import bfloat16
+
+            return x.float().numpy().astype(bfloat16)
     if is_foreign(x) and not hasattr(x, "__array__"):
         return np.from_dlpack(x)
     return np.asarray(x)
@@ -101,7 +105,12 @@ def convert_like(x: Any, array: NDArray[Any]) -> Any:
     if xp is not np or not is_foreign(x):
         return xp.asarray(array)
     if hasattr(x, "detach"):  # pragma: no cover: needs PyTorch, which is not a dependency of the tests
-        tensor = sys.modules["torch"].asarray(array, device=x.device)
+        torch = sys.modules["torch"]
+        if array.dtype.name == "bfloat16":
+            array = array.astype(np.float32)
+            tensor = torch.asarray(array, device=x.device).bfloat16()
+        else:
+            tensor = torch.asarray(array, device=x.device)
         return tensor.requires_grad_() if x.requires_grad else tensor
     return x.__array_namespace__().asarray(array, device=x.device)
 

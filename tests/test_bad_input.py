@@ -424,6 +424,8 @@ def test_every_function_has_a_valid_call():
 
 # Optional arguments that keep their default, None, in the valid calls, each with the reason.
 KEPT_NONE = {
+    "assert_gradients-reference": "test_low_precision.py has references",
+    "gradcheck-reference": "test_low_precision.py has references",
     "multi_head_attention_forward-n_kv_heads": "the golden values and RELATIONS have grouped heads",
 }
 
@@ -622,7 +624,7 @@ RELATIONS = [  # function, place of the wrong value ("" for several places), val
     ("tree_map", "tree", npf.RMSNormParams(1), V, "the trees differ at the root: a RMSNormParams of 1"),
     ("tree_map", "", with_(tree=(npf.RMSNormParams((1, 1)),), trees=((npf.RMSNormParams((1,)),),)), V,
      "the trees differ at 0.gamma: a tuple of 2 and a tuple of 1"),
-    ("gradcheck", "args", (np.ones(3, np.float16),), T, "z has dtype float16"),
+    ("gradcheck", "args", (np.ones(3, complex),), T, "z has dtype complex128"),
     ("gradcheck", "args", (np.array([0.0, np.nan]),), V, "z has entries that are not finite"),
     ("to_backend", "backend", 3, T, "backend is an int (3); expected one of 'numpy', 'cupy'"),
     ("to_backend", "backend", "torch", V, "backend is 'torch'; expected one of 'numpy', 'cupy'"),
@@ -666,6 +668,7 @@ OPTIONS_OF_GRADCHECK = {
     "args": "0-d, empty",
     "rng": "None",
     "directions": "None, 3, np.uint8(2)",
+    "reference": "None",
     "tolerance": "3, 2.5, np.float64(1.0), np.float32(1.0), np.uint8(2)",
 }
 ACCEPTED_ODD_VALUES = {  # {function: {argument: the names in ODD_VALUES of values that are valid}}

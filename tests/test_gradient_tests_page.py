@@ -44,3 +44,17 @@ def test_page_mistake_fails_with_the_shown_text(folder):
     message = [line[4:] for line in output.splitlines() if line.startswith("E  ")]
     expected = FAILURE.splitlines()
     assert [mask_rounding(line) for line in message] == [mask_rounding(line) for line in expected]
+
+
+def test_page_kernel_passes_and_its_mistake_fails():
+    """A sum that is 1 % too large has a systematic error of about 8 rounding units."""
+    pytest.importorskip("ml_dtypes")
+    (text,) = re.findall(r"```python\n(import ml_dtypes\n.*?)```", PAGE, flags=re.DOTALL)
+    names = {}
+    exec(text, names)
+    names["test_softmax_kernel"]()
+    exec(text.replace("(dp * p).sum", "1.01 * (dp * p).sum"), names)
+    with pytest.raises(AssertionError) as caught:
+        names["test_softmax_kernel"]()
+    systematic = re.search(r"the largest systematic error is (\S+) rounding units", str(caught.value))
+    assert float(systematic[1]) > 4

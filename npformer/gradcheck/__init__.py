@@ -10,6 +10,8 @@ function_calls       calls both functions, and detects calls that change given d
 verdicts             contains the rule that decides the verdict on an entry
 leaf_comparison      applies the rule to all entries of one array
 diagnosis            describes each gradient that fails
+kernels              calls functions in low precision, and differentiates their reference in float64
+low_precision        decides whether an error in low precision is rounding or a mistake
 comparison           contains the public functions
 """
 

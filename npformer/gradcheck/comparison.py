@@ -9,7 +9,9 @@ import numpy as np
 from npformer.gradcheck.diagnosis import describe_failures
 from npformer.gradcheck.finite_differences import SAFETY, SQRT_EPS
 from npformer.gradcheck.function_calls import Calls
+from npformer.gradcheck.kernels import Kernel, has_low_precision
 from npformer.gradcheck.leaf_comparison import LeafComparison, make_failing_row, update_limits
+from npformer.gradcheck.low_precision import check_low_precision
 from npformer.gradcheck.relations import max_abs
 from npformer.gradcheck.report import GradientReport
 from npformer.validation.annotations import Rng
@@ -24,6 +26,7 @@ def assert_gradients(
     rng: Rng | None = None,
     tolerance: float = 1e-8,
     directions: int | None = None,
+    reference: Callable[..., Any] | None = None,
     **kwargs: Any,
 ) -> None:
     """Assert in a test that every gradient is correct. This calls `gradcheck` and raises an error.
@@ -40,6 +43,8 @@ def assert_gradients(
         The accepted relative error.
     directions : int, optional
         The number of random directions for larger arrays, as described in `gradcheck`.
+    reference : callable, optional
+        The same function as forward in float64, as described in `gradcheck`.
     **kwargs : Any
         The keyword arguments of forward.
 
@@ -55,7 +60,14 @@ def assert_gradients(
     """
     __tracebackhide__ = True  # This variable makes pytest show the line of the test and not this function.
     report = gradcheck(
-        forward, backward, *args, rng=rng, tolerance=tolerance, directions=directions, **kwargs
+        forward,
+        backward,
+        *args,
+        rng=rng,
+        tolerance=tolerance,
+        directions=directions,
+        reference=reference,
+        **kwargs,
     )
     if not report:
         raise AssertionError(str(report))
@@ -69,6 +81,7 @@ def gradcheck(
     rng: Rng | None = None,
     tolerance: float = 1e-8,
     directions: int | None = None,
+    reference: Callable[..., Any] | None = None,
     **kwargs: Any,
 ) -> GradientReport:
     """Compare gradients with finite differences: is ``backward`` the derivative of ``forward``?
@@ -121,6 +134,10 @@ def gradcheck(
     directions : int, optional
         The number k of random directions. If k is given, arrays with more than k entries are compared along k
         random directions only. The report gives the probability that a single wrong entry is not detected.
+    reference : callable, optional
+        ``reference(*args)`` returns the output in float64. With a reference, forward and backward are checked
+        in the dtype of the arguments, as described in the notes. Default for float16 and bfloat16: forward
+        itself, called with float64 arguments.
     **kwargs : Any
         The keyword arguments of forward. They are not differentiated.
 
@@ -131,8 +148,8 @@ def gradcheck(
     Raises
     ------
     TypeError
-        A floating array is neither float32 nor float64, is given by keyword, or is an attribute of an object.
-        TypeError is also raised if forward does not return a pair (output, cache).
+        A floating array is not float64, float32, float16 or bfloat16, is given by keyword, or is an attribute
+        of an object. TypeError is also raised if forward does not return a pair (output, cache).
     ValueError
         An argument or the output is not finite, or forward returns a different output when called again.
 
@@ -141,6 +158,12 @@ def gradcheck(
     For float32 arguments, backward runs in float32. The differences use forward in float64. The accepted
     rounding error of a gradient is ten times the difference between the gradients that backward returns in
     float32 and in float64.
+
+    For float16 and bfloat16 arguments (the latter from the package ml_dtypes), and for any arguments with a
+    reference, the question is whether an error is rounding or a mistake. The gradients are compared at 32
+    points close to the arguments. An error that is the same at all points is systematic. An error that
+    changes from point to point is rounding. The module `npformer.gradcheck.low_precision` explains the
+    statistic. `tolerance` is not used then.
 
     Examples
     --------
@@ -156,6 +179,10 @@ def gradcheck(
     check_value("gradcheck", "rng", rng, Rng | None)
     if directions is not None:
         check_integer("gradcheck", "directions", directions, minimum=1)
+    if reference is not None:
+        check_callable("gradcheck", "reference", reference)
+    if reference is not None or has_low_precision(args):
+        return check_low_precision(Kernel(forward, backward, reference, args, kwargs, rng), directions)
     calls = Calls(forward, backward, args, kwargs, rng)
     comparisons = [LeafComparison(calls, leaf, tolerance, directions) for leaf in calls.leaves.values()]
     for _ in range(2):  # A second round, because better estimates change the magnitudes of the leaves.

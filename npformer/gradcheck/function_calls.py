@@ -3,7 +3,7 @@
 import copy
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -51,18 +51,18 @@ class Calls:
         self.forward = forward
         self.backward = backward
         self.error_text = ""  # describes the last exception that forward raised in `compute_output`
-        self.args, other_names = _name_arguments(forward, args)
+        self.args, other_names = name_arguments(forward, args)
         self.kwargs = kwargs
         if rng is not None and "rng" in other_names:
             self.kwargs = {**kwargs, "rng": copy.deepcopy(rng)}
         if rng is None:
             rng = np.random.default_rng(0)
-        _check_arguments(self.args, kwargs)
+        check_arguments(self.args, kwargs)
         self._call_forward_first()
         self.d_output = np.asarray(rng.standard_normal(self.output_copy.shape)).astype(self.output_copy.dtype)
         self.step_rng = np.random.default_rng(rng.integers(2**32))
         self._call_backward_first()
-        self.leaves = {leaf.keys: leaf for leaf in _iter_leaves(self.args, self.gradients)}
+        self.leaves = {leaf.keys: leaf for leaf in iter_leaves(self.args, self.gradients)}
         self._call_forward_in_float64()
         self.rounding_bounds: dict[Keys, float] = {}
         if self.output_copy.dtype != np.float64:
@@ -70,29 +70,29 @@ class Calls:
 
     def _call_forward_first(self) -> None:
         """Call forward, keep the output and a copy of it, and check that the arguments are unchanged."""
-        args = _copy_tree(self.args)
+        args = copy_tree(self.args)
         self.first_output, self.cache = self.call_forward(args)
-        self.output_copy = np.array(_get_output(self.first_output))
-        self.faults = _find_changes("forward", "forward writes into its arguments", self.args, args)
+        self.output_copy = np.array(get_output(self.first_output))
+        self.faults = find_changes("forward", "forward writes into its arguments", self.args, args)
 
     def _call_backward_first(self) -> None:
         """Call backward, keep the gradients and a copy, and check that d_output and cache are unchanged."""
-        self.cache_copy = _copy_tree(self.cache)
+        self.cache_copy = copy_tree(self.cache)
         d_output = convert_like(self.first_output, self.d_output.copy())
         self.first_gradients = self.backward(d_output, self.cache)
-        self.gradients = _copy_tree(self.first_gradients)  # A later call may overwrite the gradients.
+        self.gradients = copy_tree(self.first_gradients)  # A later call may overwrite the gradients.
         text = "backward writes into d_output"
-        self.faults += _find_changes("backward", text, self.d_output, d_output)
+        self.faults += find_changes("backward", text, self.d_output, d_output)
         text = "backward writes into its cache"
-        self.faults += _find_changes("backward", text, self.cache_copy, self.cache)
+        self.faults += find_changes("backward", text, self.cache_copy, self.cache)
 
     def _call_forward_in_float64(self) -> None:
         """Compute and check the output from which all differences are measured, in float64 if possible."""
         self.args_float64 = _map_floats(lambda x: x.astype(float), self.args)
-        repeated = _get_output(self.call_forward(_copy_tree(self.args_float64))[0])
+        repeated = get_output(self.call_forward(copy_tree(self.args_float64))[0])
         output = self.output_copy
         if output.dtype != np.float64:
-            output = _get_output(self.call_forward(_copy_tree(self.args_float64))[0])
+            output = get_output(self.call_forward(copy_tree(self.args_float64))[0])
         self.output = output.astype(float)
         self.eps = float(np.finfo(output.dtype).eps)
         if not np.isfinite(self.output).all():
@@ -107,21 +107,21 @@ class Calls:
 
     def call_forward(self, args: dict[str, Any]) -> tuple[Any, Any]:
         """Return the output and the cache of a forward pass."""
-        result = self.forward(*args.values(), **_copy_tree(self.kwargs))
-        is_pair = isinstance(result, tuple) and _is_plain(result) and len(result) == 2
+        result = self.forward(*args.values(), **copy_tree(self.kwargs))
+        is_pair = isinstance(result, tuple) and is_plain(result) and len(result) == 2
         if not is_pair:
-            received = _describe_type(result)
+            received = describe_type(result)
             raise TypeError(f"gradcheck: forward returned {received}; expected a pair (output, cache)")
         return result
 
     def call_backward(self, args: dict[str, Any], d_output: Any, cache: Any) -> dict[Keys, Leaf]:
         """Call backward, and return the leaves of the arguments with their gradients."""
         gradients = self.backward(convert_like(self.first_output, np.array(d_output)), cache)
-        return {leaf.keys: leaf for leaf in _iter_leaves(args, _copy_tree(gradients))}
+        return {leaf.keys: leaf for leaf in iter_leaves(args, copy_tree(gradients))}
 
     def call_both(self, args: dict[str, Any], d_output: Any) -> dict[Keys, Leaf]:
         """Call forward and backward, and return the leaves of the arguments with their gradients."""
-        _, cache = self.call_forward(_copy_tree(args))
+        _, cache = self.call_forward(copy_tree(args))
         return self.call_backward(args, d_output, cache)
 
     def compute_output(self, keys: Keys, x: Floats) -> Floats:
@@ -131,11 +131,11 @@ class Calls:
         """
         no_output = np.full(self.output.shape, math.nan)
         # If a fault was found, forward may write into its arguments, so it gets copies of the arrays.
-        copy_leaf = _copy_leaf if self.faults else _copy_generator
+        copy_leaf = _copy_leaf if self.faults else copy_generator
         try:
             args = map_nested_leaves(copy_leaf, self.args_float64)
             args = replace_nested_leaf(args, keys, lambda old: convert_like(old, x))
-            output = _get_output(self.call_forward(args)[0])
+            output = get_output(self.call_forward(args)[0])
         except Exception as error:  # The user's function may raise any exception.
             self.error_text = f": forward raises {type(error).__name__}: {error}"
             return no_output
@@ -179,7 +179,7 @@ class Calls:
             self.faults.append(Fault("backward", text))
             return None
         text = "backward returns a buffer that its next call overwrites"
-        faults = _find_changes("backward", text, self.gradients, self.first_gradients)
+        faults = find_changes("backward", text, self.gradients, self.first_gradients)
         self.faults += sorted(set(faults) - set(self.faults))
         return None if faults else leaves
 
@@ -187,16 +187,16 @@ class Calls:
         """Add a fault if later calls of forward have changed the first output or the first cache."""
         if not self.faults:
             text = "forward returns a buffer that its next call overwrites"
-            self.faults = _find_changes("forward", text, self.output_copy, self.first_output)
+            self.faults = find_changes("forward", text, self.output_copy, self.first_output)
         if not self.faults:
             text = "forward's next call writes into the cache of the last one"
-            self.faults = _find_changes("forward's", text, self.cache_copy, self.cache)
+            self.faults = find_changes("forward's", text, self.cache_copy, self.cache)
 
 
 # The arguments
 
 
-def _name_arguments(forward: Callable[..., Any], args: tuple[Any, ...]) -> tuple[dict[str, Any], list[str]]:
+def name_arguments(forward: Callable[..., Any], args: tuple[Any, ...]) -> tuple[dict[str, Any], list[str]]:
     """Return the positional arguments by name, and the names of the parameters without such an argument."""
     try:
         parameters = list(inspect.signature(forward).parameters.values())
@@ -232,8 +232,11 @@ def _has_arrays(tree: Any, kinds: str) -> bool:
     return any(dtype_kind(x) in kinds for _, x in iter_nested_leaves("", tree))
 
 
-def _check_arguments(args: dict[str, Any], kwargs: dict[str, Any]) -> None:
-    """Raise an error for an argument that cannot be differentiated."""
+FLOATS = ("float64", "float32")  # the dtypes of arguments and outputs
+
+
+def check_arguments(args: dict[str, Any], kwargs: dict[str, Any], accepted: Sequence[str] = FLOATS) -> None:
+    """Raise an error for an argument that cannot be differentiated, or whose dtype is not accepted."""
     for path, _ in iter_arrays(kwargs, "fc"):
         raise TypeError(
             f"gradcheck: {path} is a floating array given by keyword, where no gradient is compared; "
@@ -242,7 +245,7 @@ def _check_arguments(args: dict[str, Any], kwargs: dict[str, Any]) -> None:
     for path, x in iter_arrays(args, "-iub"):
         _check_no_hidden_arrays(path, x)
     for path, x in iter_arrays(args, "fc"):
-        _check_array(path, x)
+        _check_array(path, x, accepted)
     if not _has_arrays(args, "fc"):
         raise TypeError("gradcheck: no argument is a floating array or a tree of them: nothing to compare")
 
@@ -259,24 +262,31 @@ def _check_no_hidden_arrays(path: str, x: Any) -> None:
             )
 
 
-def _check_array(path: str, x: Any) -> None:
+def name_of_dtype(x: Any) -> str:
+    """Return the name of an array's dtype without its library, such as "float64" for torch.float64."""
+    return str(x.dtype).split(".")[-1]
+
+
+def _check_array(path: str, x: Any, accepted: Sequence[str]) -> None:
     """Raise an error for an array with an unsupported dtype or type, or with NaN or infinite entries."""
-    dtype = str(x.dtype).split(".")[-1]  # changes "torch.float64" to "float64"
-    if dtype not in ("float64", "float32"):
-        raise TypeError(f"gradcheck: {path} has dtype {x.dtype}; expected float64 or float32")
+    if name_of_dtype(x) not in accepted:
+        raise TypeError(f"gradcheck: {path} has dtype {x.dtype}; expected {' or '.join(accepted)}")
     if isinstance(x, np.ma.MaskedArray | np.matrix):
         raise TypeError(f"gradcheck: {path} is a {type(x).__name__}; expected a plain array")
-    if not np.isfinite(to_host(x)).all():
+    if not np.isfinite(to_host(x).astype(float)).all():
         raise ValueError(f"gradcheck: {path} has entries that are not finite; there is no slope there")
 
 
 # The gradient of each argument
 
 
-def _iter_leaves(args: dict[str, Any], gradients: Any) -> Iterator[Leaf]:
-    """Iterate over the leaves of the arguments, with the gradient of each leaf."""
+def iter_leaves(args: dict[str, Any], gradients: Any, dtypes: Sequence[str] = ()) -> Iterator[Leaf]:
+    """Iterate over the leaves of the arguments, with the gradient of each leaf.
+
+    A gradient must have the dtype of its argument, or one of `dtypes`.
+    """
     names = [name for name, arg in args.items() if _has_arrays(arg, "f")]
-    if not _is_plain(gradients):
+    if not is_plain(gradients):
         gradients = (gradients,)
     elif len(names) == 1 and not _is_wrapped(gradients, args[names[0]]):
         gradients = (gradients,)
@@ -285,10 +295,10 @@ def _iter_leaves(args: dict[str, Any], gradients: Any) -> Iterator[Leaf]:
         yield Leaf(", ".join(names), note=note)
         return
     gradient_of = dict.fromkeys(args) | dict(zip(names, gradients, strict=True))
-    yield from _iter_branch("", (), args, gradient_of)
+    yield from _iter_branch("", (), args, gradient_of, dtypes)
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Return whether a value is a tuple or a list, and not a NamedTuple."""
     return isinstance(value, tuple | list) and not hasattr(value, "_fields")
 
@@ -300,35 +310,35 @@ def _is_wrapped(gradients: Any, arg: Any) -> bool:
     """
     if len(gradients) != 1:
         return False
-    if not _is_plain(arg):
+    if not is_plain(arg):
         return True
-    return _is_plain(gradients[0]) and len(gradients[0]) == len(arg)
+    return is_plain(gradients[0]) and len(gradients[0]) == len(arg)
 
 
-def _iter_branch(path: str, keys: Keys, x: Any, gradient: Any) -> Iterator[Leaf]:
+def _iter_branch(path: str, keys: Keys, x: Any, gradient: Any, dtypes: Sequence[str]) -> Iterator[Leaf]:
     """Iterate over the leaves of one branch of the arguments, with the gradient of each leaf."""
     if dtype_kind(x) == "f":
-        yield _make_leaf(path, keys, x, gradient)
+        yield _make_leaf(path, keys, x, gradient, dtypes)
         return
-    received, expected = _describe_type(gradient), _describe_type(x)
+    received, expected = describe_type(gradient), describe_type(x)
     if received == expected:
         parts = get_branches(x) or {}
         part_gradients = get_branches(gradient) or {}
         for (key, part), part_gradient in zip(parts.items(), part_gradients.values(), strict=True):
             part_path = f"{path}.{get_branch_name(x, key)}".removeprefix(".")
-            yield from _iter_branch(part_path, (*keys, key), part, part_gradient)
+            yield from _iter_branch(part_path, (*keys, key), part, part_gradient, dtypes)
     elif x is None or _has_arrays(x, "f"):
         yield Leaf(path, keys, note=f"is {received}, expected {expected}")
 
 
-def _make_leaf(path: str, keys: Keys, x: Any, gradient: Any) -> Leaf:
+def _make_leaf(path: str, keys: Keys, x: Any, gradient: Any, dtypes: Sequence[str]) -> Leaf:
     """Make a leaf from an array and its gradient, with a note if type, dtype or shape is wrong."""
     is_array = dtype_kind(gradient) != "-" or isinstance(gradient, np.generic)
     if not is_array:
         expected = f"an array of shape {tuple(x.shape)}"
-        return Leaf(path, keys, x, note=f"is {_describe_type(gradient)}, expected {expected}")
+        return Leaf(path, keys, x, note=f"is {describe_type(gradient)}, expected {expected}")
     g, x_host = to_host(gradient), to_host(x)
-    if g.dtype != x_host.dtype:
+    if g.dtype != x_host.dtype and name_of_dtype(g) not in dtypes:
         return Leaf(path, keys, x, note=f"has dtype {g.dtype}, expected {x_host.dtype}")
     note = ""
     if g.shape != x_host.shape:
@@ -336,7 +346,7 @@ def _make_leaf(path: str, keys: Keys, x: Any, gradient: Any) -> Leaf:
     return Leaf(path, keys, x, np.array(g, dtype=float), note)
 
 
-def _describe_type(value: Any) -> str:
+def describe_type(value: Any) -> str:
     """Describe the type of a value. Add the keys of a dict, or the length of a tuple or list."""
     if value is None:
         return "None"
@@ -350,30 +360,28 @@ def _describe_type(value: Any) -> str:
 # Copies and comparisons with copies
 
 
-def _get_output(output: Any) -> Floats:
-    """Return forward's output as a NumPy array of float64 or float32."""
+def get_output(output: Any, function: str = "forward", accepted: Sequence[str] = FLOATS) -> Floats:
+    """Return the output of a function as a NumPy array, whose dtype must be accepted."""
     is_number = isinstance(output, float | np.floating)
-    if dtype_kind(output) == "-" and not is_number:
-        received = _describe_type(output)
-        raise TypeError(f"gradcheck: forward's output is {received}; expected an array of float64 or float32")
-    array = to_host(output)
-    if array.dtype not in (np.float64, np.float32):
-        received = str(array.dtype)
-        raise TypeError(f"gradcheck: forward's output is {received}; expected an array of float64 or float32")
-    return array
+    is_array = dtype_kind(output) != "-" or is_number
+    received = name_of_dtype(to_host(output)) if is_array else describe_type(output)
+    if received not in accepted:
+        expected = f"an array of {' or '.join(accepted)}"
+        raise TypeError(f"gradcheck: {function}'s output is {received}; expected {expected}")
+    return to_host(output)
 
 
-def _copy_tree(tree: Any) -> Any:
+def copy_tree(tree: Any) -> Any:
     """Copy a tree with its arrays and random generators. Other objects, such as settings, are shared."""
     return map_nested_leaves(_copy_leaf, tree)
 
 
 def _copy_leaf(x: Any) -> Any:
     """Copy an array or a random generator."""
-    return _copy_generator(x) if dtype_kind(x) == "-" else copy_array(x)
+    return copy_generator(x) if dtype_kind(x) == "-" else copy_array(x)
 
 
-def _copy_generator(x: Any) -> Any:
+def copy_generator(x: Any) -> Any:
     """Copy a random generator, and return anything else unchanged."""
     return copy.deepcopy(x) if isinstance(x, np.random.Generator) else x
 
@@ -387,7 +395,7 @@ def _map_floats(f: Callable[[Floats], Floats], tree: Any) -> Any:
     return map_nested_leaves(map_leaf, tree)
 
 
-def _find_changes(path: str, text: str, before: Any, after: Any) -> list[Fault]:
+def find_changes(path: str, text: str, before: Any, after: Any) -> list[Fault]:
     """Return a fault for each array that differs between two trees, even by one bit."""
     leaves_before, leaves_after = dict(iter_nested_leaves("", before)), dict(iter_nested_leaves("", after))
     faults = []

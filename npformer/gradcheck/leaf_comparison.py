@@ -8,7 +8,7 @@ import numpy as np
 from npformer.arrays import to_host
 from npformer.gradcheck.finite_differences import NO_VALUE, SAFETY, SQRT_EPS, STAIR, Estimate, Floats, Line
 from npformer.gradcheck.function_calls import Calls, Keys, Leaf
-from npformer.gradcheck.relations import find_ratio, max_abs
+from npformer.gradcheck.relations import find_ratio, max_abs, root_mean_square
 from npformer.gradcheck.report import VERDICTS, GradientRow, format_index, make_note
 from npformer.gradcheck.verdicts import SMALL, Limits, decide_verdict, is_precise, measure_error
 
@@ -284,12 +284,6 @@ class LeafComparison:
 def make_failing_row(path: str, parts: Sequence[str]) -> GradientRow:
     """Make a failing row without numbers."""
     return GradientRow(path, (), math.nan, math.nan, math.inf, "fail", make_note(parts))
-
-
-def root_mean_square(x: Floats) -> float:
-    """Return the root mean square. The squares of large numbers do not overflow."""
-    largest = max_abs(x) or 1.0
-    return largest * math.sqrt(float(((x / largest) ** 2).sum()) / max(x.size, 1))
 
 
 def update_limits(comparisons: Sequence[LeafComparison]) -> None:

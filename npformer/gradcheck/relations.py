@@ -168,6 +168,12 @@ def max_abs(x: Array) -> float:
     return float(np.fmax.reduce(np.abs(x), axis=None, initial=0.0))  # fmax ignores NaN
 
 
+def root_mean_square(x: Array) -> float:
+    """Return the root mean square. The squares of large numbers do not overflow."""
+    largest = max_abs(x) or 1.0
+    return largest * math.sqrt(float(((x / largest) ** 2).sum()) / max(x.size, 1))
+
+
 def is_close(a: Array, b: Array, zero: float) -> bool:
     """Return whether a and b have the same shape and differ by at most `zero` wherever b is known."""
     return a.shape == b.shape and bool((np.abs(a - b)[~np.isnan(b)] <= zero).all())

@@ -1,9 +1,11 @@
 """The result of a gradient check, as a table with the failing rows first."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 COLUMNS = ("leaf", "worst", "analytic", "numeric", "error", "verdict", "note")
+COLUMNS_OF_PRECISION = ("leaf", "worst", "analytic", "numeric", "systematic", "verdict", "note")
 ALIGNMENTS = "<<>>><<"  # aligns columns with words to the left, and columns with numbers to the right
 VERDICTS = {  # each verdict, from the worst to the best, with its text in the summary
     "fail": "failed",
@@ -57,7 +59,10 @@ class GradientRow(NamedTuple):
         "pass", "fail", "kink" or "unsure".
     note : str
         How the gradient differs from the correct gradient, or why the entry cannot be judged. Empty if the
-        row passes.
+        row passes, except for gradients in low precision whose errors scatter widely or are biased.
+    systematic : float
+        For gradients in low precision: the systematic error of the worst entry, in units of rounding and
+        scatter. Otherwise NaN.
     """
 
     path: str
@@ -67,6 +72,35 @@ class GradientRow(NamedTuple):
     error: float
     verdict: str
     note: str
+    systematic: float = math.nan
+
+
+class Precision(NamedTuple):
+    """How gradients in low precision were checked.
+
+    Attributes
+    ----------
+    dtype : str
+        The dtype with the largest unit roundoff among the arguments, such as "bfloat16".
+    unit : float
+        Its unit roundoff: the largest relative error of one rounding.
+    points : int
+        The number of points at which the gradients were compared.
+    hidden : float
+        A mistake below this share of an entry cannot be distinguished from rounding. This is the median over
+        all entries.
+    calls : int
+        The number of calls of forward. Backward was called as often.
+    reference_calls : int
+        The number of calls of the reference.
+    """
+
+    dtype: str
+    unit: float
+    points: int
+    hidden: float
+    calls: int
+    reference_calls: int
 
 
 class GradientReport(NamedTuple):
@@ -84,19 +118,23 @@ class GradientReport(NamedTuple):
     sampled : str
         With ``directions=k``: a text about the errors that random directions may miss. Empty if every entry
         was compared.
+    precision : Precision, optional
+        For gradients in low precision: how they were checked. Then the tolerance is the largest accepted
+        systematic error.
     """
 
     rows: tuple[GradientRow, ...]
     tolerance: float
     sampled: str = ""
+    precision: Precision | None = None
 
     def __bool__(self) -> bool:
         return all(row.verdict == "pass" for row in self.rows)
 
     def __str__(self) -> str:
-        table: list[tuple[str, ...]] = [COLUMNS]
+        table = [self._columns]
         for row in _sort_worst_first(self.rows):
-            table.append(_format_cells(row))
+            table.append(_format_cells(row, self.precision))
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         formats = [f"{alignment}{width}" for alignment, width in zip(ALIGNMENTS, widths, strict=True)]
         lines = [_summarize(self)]
@@ -107,6 +145,10 @@ class GradientReport(NamedTuple):
     def __repr__(self) -> str:
         return str(self)
 
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return COLUMNS_OF_PRECISION if self.precision else COLUMNS
+
     def _repr_html_(self) -> str:
         import html  # imported here because the module is large and rarely needed
 
@@ -114,9 +156,9 @@ class GradientReport(NamedTuple):
             elements = [f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells]
             return f"<tr>{''.join(elements)}</tr>"
 
-        lines = [format_line("th", COLUMNS)]
+        lines = [format_line("th", self._columns)]
         for row in _sort_worst_first(self.rows):
-            lines.append(format_line("td", _format_cells(row)))
+            lines.append(format_line("td", _format_cells(row, self.precision)))
         return f"<table><caption>{html.escape(_summarize(self))}</caption>{''.join(lines)}</table>"
 
 
@@ -134,10 +176,20 @@ def _summarize(report: GradientReport) -> str:
         summary = f"{_count_verdicts(failures, len(rows))}; {_describe_worst(failures)}"
     else:
         summary = f"all {len(rows)} passed"
-    line = f"gradient check: {summary} (tolerance {report.tolerance:g})"
+    precision = report.precision
+    lines = [f"gradient check: {summary} (tolerance {report.tolerance:g})"]
+    if precision:
+        worst = max((row.systematic for row in rows if row.systematic == row.systematic), default=0.0)
+        lines = [
+            f"gradient check in {precision.dtype}: {summary}; the largest systematic error is "
+            f"{worst:.2g} rounding units (at most {report.tolerance:g} passes)",
+            f"{precision.points} points, {precision.calls} calls of forward and of backward, "
+            f"{precision.reference_calls} calls of the reference; "
+            f"a mistake below {100 * precision.hidden:.2g} % of an entry cannot be told from rounding",
+        ]
     if report.sampled:
-        return f"{line}\n{report.sampled}"
-    return line
+        lines.append(report.sampled)
+    return "\n".join(lines)
 
 
 def _count_verdicts(rows: Sequence[GradientRow], total: int) -> str:
@@ -159,9 +211,11 @@ def _describe_worst(rows: Sequence[GradientRow]) -> str:
     return f"worst {worst.path}"
 
 
-def _format_cells(row: GradientRow) -> tuple[str, ...]:
+def _format_cells(row: GradientRow, precision: Precision | None = None) -> tuple[str, ...]:
     """Return the cells of one row of the table."""
     numbers = (f"{row.analytic:.9g}", f"{row.numeric:.9g}", f"{row.error:.1e}")
+    if precision:
+        numbers = (f"{row.analytic:.4g}", f"{row.numeric:.6g}", f"{row.systematic:.2g}")
     return (row.path, format_index(row.index), *numbers, row.verdict, row.note)
 
 
