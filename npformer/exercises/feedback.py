@@ -1,5 +1,6 @@
 """Write the feedback on a verdict. No other module decides what the feedback says."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from npformer.exercises import templates
@@ -51,10 +52,15 @@ def _write_observations(verdict: Verdict) -> list[str]:
     """Write the observations of listed mistakes, of wrong options and of detectors."""
     of_codes = list(dict.fromkeys(_observation_of(verdict.exercise, code) for code in verdict.codes))
     if verdict.status == "ambiguous" and len(of_codes) > 1:
-        of_codes = [templates.catalog().texts["one_of_these"].format(" ".join(of_codes))]
+        of_codes = [templates.catalog().texts["one_of_these"].format(_number_texts(of_codes))]
     of_findings = _write_sentences(verdict, Role.OBSERVATION)
     texts = dict.fromkeys([*of_codes, *of_findings])
     return [text for text in texts if text]
+
+
+def _number_texts(texts: Sequence[str]) -> str:
+    """Join texts with a number before each: (1) … (2) …"""
+    return " ".join(f"({i}) {text}" for i, text in enumerate(texts, start=1))
 
 
 def _observation_of(exercise: str, code: str) -> str:
@@ -102,7 +108,7 @@ def _write_causes(verdict: Verdict) -> str:
             return texts["no_known_mistake"]
         return ""
     if verdict.status == "ambiguous" and len(causes) > 1:
-        return texts["one_of_these"].format(" ".join(causes))
+        return texts["one_of_these"].format(_number_texts(causes))
     return " ".join(causes)
 
 

@@ -411,7 +411,7 @@ def sentence(finding: Finding, outputs: Sequence[str] = (), part: str = "says") 
         text = fill(template.get(part, ""), finding, outputs)
     if part == "says" and finding.view:
         view = catalog().words["view"][finding.view]
-        return catalog().texts["in_a_view"].format(view=view, text=text)
+        return catalog().texts["in_a_view"].format(view=view, text=_capitalise(text))
     begins_with_name = template.get(part, "").startswith("{")
     if begins_with_name:
         return text

@@ -293,7 +293,7 @@ LEVELS = [  # an exercise, a wrong answer, the place at level 1, the observation
     ("ffn.sharing", "a", "Not this option; 2 are left.", "Then a longer text would need more weights.", ""),
     ("ffn.bend", False, "This is not so.", "are one linear map", ""),
     ("pe.shift", 0.01, "one number, as asked.", "This is one step of the slow hand.", ""),
-    ("addition.vector", [2, 0, 3, 7], "3 of 4 agree", "Number 4 differs: too large.", "No known"),
+    ("addition.vector", [2, 0, 3, 7], "3 of 4 agree", "Number 4 is too large, counted from 1.", "No known"),
     ("addition.vector", [7, 9, 8, 9], "asked; none agrees.", "All numbers are too large.", ""),
     ("softmax.forward", np.exp, r"first at \(0, 0\) \(12 of 12", "e to the power of the scores", ""),
     ("embedding.forward", lambda ids, E: E[ids], "x differs first", "too small by one", "This output"),

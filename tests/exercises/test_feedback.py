@@ -39,8 +39,8 @@ def test_template_for_several_things_counts_things(kind):
 @pytest.mark.parametrize(
     ("kind", "parameters", "expected"),
     [
-        ("numbers_differ", {"places": (2,)}, "Number 2 differs."),
-        ("numbers_differ", {"places": (2, 4, 6)}, "Numbers 2, 4 and 6 differ."),
+        ("numbers_differ", {"places": (2,)}, "Number 2 differs, counted from 1."),
+        ("numbers_differ", {"places": (2, 4, 6)}, "Numbers 2, 4 and 6 differ, counted from 1."),
         ("columns_agree", {"indices": (0, 2)}, "Columns 0 and 2 agree."),
     ],
 )

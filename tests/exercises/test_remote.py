@@ -56,7 +56,7 @@ def test_run_describes_local_and_remote_errors(error, expected):
     outcome = run(f, PROBE.calls[0], PROBE)
     finding = next(checker.find_differences(PROBE, outcome, outcome))
     assert outcome.error.type_name == "KeyError"
-    assert templates.sentence(finding) == f"One of the checks stopped with {expected}."
+    assert templates.sentence(finding) == f"In one of the checks, your function stopped with {expected}."
 
 
 @pytest.mark.parametrize("error", [TypeError("x"), StudentError("TypeError", "x")])
