@@ -107,12 +107,7 @@ class Calls:
 
     def call_forward(self, args: dict[str, Any]) -> tuple[Any, Any]:
         """Return the output and the cache of a forward pass."""
-        result = self.forward(*args.values(), **copy_tree(self.kwargs))
-        is_pair = isinstance(result, tuple) and is_plain(result) and len(result) == 2
-        if not is_pair:
-            received = describe_type(result)
-            raise TypeError(f"gradcheck: forward returned {received}; expected a pair (output, cache)")
-        return result
+        return call_forward(self.forward, args, self.kwargs)
 
     def call_backward(self, args: dict[str, Any], d_output: Any, cache: Any) -> dict[Keys, Leaf]:
         """Call backward, and return the leaves of the arguments with their gradients."""
@@ -191,6 +186,18 @@ class Calls:
         if not self.faults:
             text = "forward's next call writes into the cache of the last one"
             self.faults = find_changes("forward's", text, self.cache_copy, self.cache)
+
+
+def call_forward(
+    forward: Callable[..., Any], args: dict[str, Any], kwargs: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Return the output and the cache of a forward pass. Raises TypeError for any other result."""
+    result = forward(*args.values(), **copy_tree(kwargs))
+    is_pair = isinstance(result, tuple) and is_plain(result) and len(result) == 2
+    if not is_pair:
+        received = describe_type(result)
+        raise TypeError(f"gradcheck: forward returned {received}; expected a pair (output, cache)")
+    return result
 
 
 # The arguments

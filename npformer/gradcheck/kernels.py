@@ -18,13 +18,12 @@ from npformer.gradcheck.finite_differences import Floats
 from npformer.gradcheck.function_calls import (
     Keys,
     Leaf,
+    call_forward,
     check_arguments,
     copy_generator,
     copy_tree,
-    describe_type,
     find_changes,
     get_output,
-    is_plain,
     iter_arrays,
     iter_leaves,
     name_arguments,
@@ -93,12 +92,7 @@ class Kernel:
     def call_forward(self, args: dict[str, Any]) -> tuple[Any, Any]:
         """Return the output and the cache of a forward pass in low precision."""
         self.n_calls += 1
-        result = self.forward(*args.values(), **copy_tree(self.kwargs))
-        is_pair = isinstance(result, tuple) and is_plain(result) and len(result) == 2
-        if not is_pair:
-            received = describe_type(result)
-            raise TypeError(f"gradcheck: forward returned {received}; expected a pair (output, cache)")
-        return result
+        return call_forward(self.forward, args, self.kwargs)
 
     def compute_gradients(self, point: Point) -> dict[Keys, Leaf]:
         """Return the leaves of the arguments with their gradients at a point, in low precision."""

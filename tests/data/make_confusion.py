@@ -15,10 +15,10 @@ from codings import get_reply, list_codings  # noqa: E402
 
 from npformer.exercises.bank.questions import load_mistakes  # noqa: E402
 
-HEAD = """# How the checker judges example answers
+HEAD = """# The checker's verdicts on example answers
 
 The example answers are functions in tests/exercises/codings, as students write them. Each was labelled
-correct or wrong from its task alone, before the checker judged it. If several wrong answers get the same
+correct or wrong from its task alone, before the checker was run. If several wrong answers get the same
 reply, only one is kept. A correct answer is *accepted* or *rejected*. A wrong answer *passed*, or the checker
 *named* its mistake, or *described* the difference with the words that the label asks for, or did *not
 describe* it."""
