@@ -107,7 +107,7 @@ class Calls:
 
     def call_forward(self, args: dict[str, Any]) -> tuple[Any, Any]:
         """Return the output and the cache of a forward pass."""
-        return call_forward(self.forward, args, self.kwargs)
+        return run_forward_pass(self.forward, args, self.kwargs)
 
     def call_backward(self, args: dict[str, Any], d_output: Any, cache: Any) -> dict[Keys, Leaf]:
         """Call backward, and return the leaves of the arguments with their gradients."""
@@ -188,7 +188,7 @@ class Calls:
             self.faults = find_changes("forward's", text, self.cache_copy, self.cache)
 
 
-def call_forward(
+def run_forward_pass(
     forward: Callable[..., Any], args: dict[str, Any], kwargs: dict[str, Any]
 ) -> tuple[Any, Any]:
     """Return the output and the cache of a forward pass. Raises TypeError for any other result."""

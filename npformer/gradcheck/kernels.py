@@ -18,7 +18,6 @@ from npformer.gradcheck.finite_differences import Floats
 from npformer.gradcheck.function_calls import (
     Keys,
     Leaf,
-    call_forward,
     check_arguments,
     copy_generator,
     copy_tree,
@@ -28,6 +27,7 @@ from npformer.gradcheck.function_calls import (
     iter_leaves,
     name_arguments,
     name_of_dtype,
+    run_forward_pass,
 )
 from npformer.gradcheck.relations import root_mean_square
 from npformer.tree import get_branches, map_nested_leaves, replace_nested_leaf
@@ -92,7 +92,7 @@ class Kernel:
     def call_forward(self, args: dict[str, Any]) -> tuple[Any, Any]:
         """Return the output and the cache of a forward pass in low precision."""
         self.n_calls += 1
-        return call_forward(self.forward, args, self.kwargs)
+        return run_forward_pass(self.forward, args, self.kwargs)
 
     def compute_gradients(self, point: Point) -> dict[Keys, Leaf]:
         """Return the leaves of the arguments with their gradients at a point, in low precision."""
