@@ -12,6 +12,7 @@ from npformer.gradcheck.function_calls import Calls
 from npformer.gradcheck.kernels import Kernel, has_low_precision
 from npformer.gradcheck.leaf_comparison import LeafComparison, make_failing_row, update_limits
 from npformer.gradcheck.low_precision import check_low_precision
+from npformer.gradcheck.noise import LARGEST_ROUNDING, Noise, measure_noise
 from npformer.gradcheck.relations import max_abs
 from npformer.gradcheck.report import GradientReport
 from npformer.validation.annotations import Rng
@@ -185,15 +186,32 @@ def gradcheck(
         return check_low_precision(Kernel(forward, backward, reference, args, kwargs, rng), directions)
     calls = Calls(forward, backward, args, kwargs, rng)
     comparisons = [LeafComparison(calls, leaf, tolerance, directions) for leaf in calls.leaves.values()]
-    for _ in range(2):  # A second round, because better estimates change the magnitudes of the leaves.
-        update_limits(comparisons)
-        for comparison in comparisons:
-            comparison.refine()
+    _refine(comparisons)
+    if not all(comparison.passes() for comparison in comparisons):
+        _consider_noise(calls, comparisons)
     _repeat_calls(calls, comparisons)
     descriptions = describe_failures(calls, comparisons)
     rows = [comparison.make_row(descriptions.get(comparison.leaf.keys, ())) for comparison in comparisons]
     rows += [make_failing_row(fault.path, [fault.text]) for fault in calls.faults]
     return GradientReport(tuple(rows), tolerance, _describe_sampling(comparisons))
+
+
+def _refine(comparisons: Sequence[LeafComparison]) -> None:
+    """Improve the estimates of all leaves where needed, and decide all verdicts."""
+    for _ in range(2):  # A second round, because better estimates change the magnitudes of the leaves.
+        update_limits(comparisons)
+        for comparison in comparisons:
+            comparison.refine()
+
+
+def _consider_noise(calls: Calls, comparisons: Sequence[LeafComparison]) -> None:
+    """Measure the noise of forward. If there is noise, decide again about the leaves that do not pass."""
+    noises = {comparison.leaf.keys: measure_noise(calls, comparison.leaf) for comparison in comparisons}
+    rounding = max((noise for noise in noises.values() if noise.share <= LARGEST_ROUNDING), default=Noise())
+    for comparison in comparisons:
+        own = noises[comparison.leaf.keys]
+        if own.level > 0 or rounding.level > 0:
+            comparison.consider_noise(own, max(own, rounding))
 
 
 def _repeat_calls(calls: Calls, comparisons: Sequence[LeafComparison]) -> None:

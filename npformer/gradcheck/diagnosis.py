@@ -38,7 +38,18 @@ def describe_failures(calls: Calls, comparisons: Sequence[LeafComparison]) -> di
         relation = _find_relation(comparison, arrays, lengths, tables.get(keys), unit)
         if relation is not None:
             descriptions[keys] = describe_relation(relation)
+        elif not comparison.is_sampled:
+            descriptions[keys] = _count_failures(comparison)
     return descriptions
+
+
+def _count_failures(comparison: LeafComparison) -> tuple[str, ...]:
+    """Describe how many entries are wrong, for a gradient without a known relation or another description."""
+    n_failures = sum(verdict == "fail" for verdict, _ in comparison.verdicts)
+    is_finite = all(math.isfinite(analytic) for analytic in comparison.analytic)
+    if comparison.leaf.note or comparison.faults or not is_finite or not n_failures:
+        return ()
+    return (f"the gradient is wrong in {n_failures} of {comparison.count} entries",)
 
 
 def _find_unit(calls: Calls) -> float:

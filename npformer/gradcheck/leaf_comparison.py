@@ -6,8 +6,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from npformer.arrays import to_host
-from npformer.gradcheck.finite_differences import NO_VALUE, SAFETY, SQRT_EPS, STAIR, Estimate, Floats, Line
+from npformer.gradcheck.finite_differences import (
+    NO_VALUE,
+    SAFETY,
+    SQRT_EPS,
+    STAIR,
+    Estimate,
+    Floats,
+    Line,
+)
 from npformer.gradcheck.function_calls import Calls, Keys, Leaf
+from npformer.gradcheck.noise import Noise, describe_noise
 from npformer.gradcheck.relations import find_ratio, max_abs, root_mean_square
 from npformer.gradcheck.report import VERDICTS, GradientRow, format_index, make_note
 from npformer.gradcheck.verdicts import SMALL, Limits, decide_verdict, is_precise, measure_error
@@ -43,8 +52,8 @@ class LeafComparison:
         self.faults: list[str] = []  # texts for the note about differences between calls of backward
         self.verdicts: list[tuple[str, str]] = []  # a verdict and a reason for each estimate
         self.fits_in_table = self.x.size * calls.output.size <= TABLE_LIMIT
-        first_scale = self.scale or 1.0
-        self.estimates = [self._trim(self._make_line(i).estimate(first_scale)) for i in range(self.count)]
+        self.noise_reason = ""  # describes the noise of forward, if it was measured
+        self.estimates = self._estimate_all()
 
     @property
     def count(self) -> int:
@@ -52,6 +61,11 @@ class LeafComparison:
         return len(self.analytic)
 
     # Finite differences
+
+    def _estimate_all(self) -> list[Estimate]:
+        """Return a first estimate for every entry or direction."""
+        first_scale = self.scale or 1.0
+        return [self._trim(self._make_line(i).estimate(first_scale)) for i in range(self.count)]
 
     def _make_line(self, i: int) -> Line:
         """Return the line along the i-th entry or direction."""
@@ -69,7 +83,7 @@ class LeafComparison:
             return step, self.calls.compute_output(self.leaf.keys, x)
 
         calls = self.calls
-        return Line(evaluate, calls.output, calls.d_output.astype(float), calls.eps, calls.step_rng)
+        return Line(evaluate, calls.output, calls.d_output.astype(float), self.limits.eps, calls.step_rng)
 
     def _measure_step(self, t: float, rounding: Floats, analytic: float) -> float:
         """Return the effective length of a step: t plus a correction for the rounding of the moved entries.
@@ -121,9 +135,29 @@ class LeafComparison:
     def _decide_verdict(self, i: int, estimate: Estimate) -> tuple[str, str]:
         """Return the verdict on one entry or direction, and the reason for the verdict."""
         verdict, reason = decide_verdict(self.analytic[i], estimate, self.limits)
+        if self.noise_reason and verdict == "unsure":
+            reason = self.noise_reason
         if reason == NO_VALUE:
             reason += self.calls.error_text
         return verdict, reason
+
+    def consider_noise(self, own: Noise, largest: Noise) -> None:
+        """Decide again about the failing entries, with the measured noise of forward as its precision.
+
+        `own` is the noise along this leaf. `largest` may be the noise of rounding along another leaf. An
+        error that the largest noise explains is not a failure.
+        """
+        eps = max(self.limits.eps, own.level)
+        self.limits = self.limits._replace(eps=eps, noise=largest.share, is_noisy=own.level > 0)
+        self.noise_reason = describe_noise(own if own.level > 0 else largest)
+        for i, (verdict, _) in enumerate(self.verdicts):
+            if verdict == "fail":
+                if own.level > 0:
+                    self.estimates[i] = self._trim(self._make_line(i).estimate(self.scale or 1.0))
+                    self._search(i)
+                self.verdicts[i] = self._decide_verdict(i, self.estimates[i])
+            elif verdict == "unsure" and own.level > 0 and self.estimates[i].reason != NO_VALUE:
+                self.verdicts[i] = (verdict, self.noise_reason)
 
     def _is_settled(self, i: int, estimate: Estimate) -> bool:
         """Return whether the estimate is precise enough.
@@ -167,6 +201,10 @@ class LeafComparison:
         """Return whether the row of this leaf fails."""
         has_failing_entry = any(verdict == "fail" for verdict, _ in self.verdicts)
         return bool(self.leaf.note or self.faults or has_failing_entry)
+
+    def passes(self) -> bool:
+        """Return whether every entry or direction passes."""
+        return not self.leaf.note and all(verdict == "pass" for verdict, _ in self.verdicts)
 
     # Further calls of backward
 

@@ -124,6 +124,8 @@ class Case(NamedTuple):
 
 _Pair = tuple[Array, Array, float]  # received array, correct array, the error that counts as zero
 _Quadruple = tuple[Array, Array, Array, float]  # a pair with an additional array before the error
+# One or two numbers are often a multiple or a sum of other numbers by accident.
+MOST_ACCIDENTAL = 2
 Detector = Callable[[Sequence[Case]], Relation | None]
 
 
@@ -148,6 +150,8 @@ def find_relation(cases: Sequence[Case], detectors: Sequence[Detector] | None = 
         is_finite = all(np.isfinite(c.found).all() for c in cases)
         if is_correct or not is_finite:
             return None
+        if not all(_has_enough_known(c.right) for c in cases):
+            detectors = (detect_factor,)  # It accepts a simple fraction only.
         return _find_first(detectors, cases)
 
 
@@ -158,6 +162,17 @@ def _find_first(detectors: Sequence[Callable[[Any], Relation | None]], subject: 
         if relation is not None:
             return relation
     return None
+
+
+def _has_enough_known(right: Array) -> bool:
+    """Return whether all entries are known, or so many that a relation does not hold by accident."""
+    is_complete = not np.isnan(right).any()
+    return is_complete or _count_known(right) > MOST_ACCIDENTAL
+
+
+def _count_known(x: Array) -> int:
+    """Return the number of entries that are known and not 0."""
+    return int(np.count_nonzero(np.nan_to_num(x)))
 
 
 # Equality within rounding errors
@@ -361,7 +376,7 @@ def _is_conclusive(ratios: Sequence[float], arrays: Sequence[Array], exact: floa
     """
     if any(math.isnan(find_ratio) for find_ratio in ratios):
         return False
-    if all(np.count_nonzero(x) > 2 for x in arrays):
+    if all(_count_known(x) > MOST_ACCIDENTAL for x in arrays):
         return True
     return all(make_factor(find_ratio, exact).fraction is not None for find_ratio in ratios)
 
@@ -485,6 +500,8 @@ def _is_multiple_along(axis: int, found: Array, right: Array, other: Array, zero
 
 def detect_partial_error(cases: Sequence[Case]) -> Relation | None:
     """Detect an error in a few entries only, or in the last digits only."""
+    if any(np.isnan(c.right).any() for c in cases):
+        return None  # An unknown entry may be wrong too.
     pairs = _make_pairs(cases)
     for found, right, zero in pairs:
         wrong = np.argwhere(np.abs(found - right) > zero)
@@ -548,7 +565,10 @@ def on_table(*detectors: Callable[[_Table], Relation | None]) -> Detector:
             return None
         if c.found.shape != c.right.shape:
             return None
-        return _find_first(detectors, _Table(*_make_pair(F, R, c.exact), dy.ndim, c.others))
+        F, R, zero = _make_pair(F, R, c.exact)
+        if is_close(F, R, zero):
+            return None
+        return _find_first(detectors, _Table(F, R, zero, dy.ndim, c.others))
 
     return detect
 

@@ -1,0 +1,165 @@
+"""Measure the noise of a forward pass, and detect a forward pass that is a staircase.
+
+Finite differences assume that forward is accurate to the precision of its dtype. A forward pass that rounds
+inside to a shorter dtype, or an iteration that stops early, is less accurate: its output changes by random
+amounts when the input moves a little. A staircase (rounding to a grid, sign, argmax) does not change at all
+for short steps. The noise is measured only if a gradient does not pass.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from npformer.arrays import to_host
+from npformer.gradcheck.finite_differences import SAFETY, Floats
+from npformer.gradcheck.function_calls import Calls, Leaf
+from npformer.gradcheck.relations import max_abs, root_mean_square
+
+Evaluate = Callable[[float], Floats]  # returns the output after a step along the line
+
+SHORTEST = 2.0**-44  # the shortest step, relative to the size of the array
+GROWTH = 4.0  # each step is this many times as long as the step before
+LONGEST = 1.0
+# The distance of neighbouring points on the line, relative to the step, and their number.
+SPACING = 2.0**-4
+POINTS = 7
+# Differences that are this many times as large as the rounding error of the output cannot be rounding.
+VISIBLE = SAFETY
+# Noise has the same size at three lengths of the step, and for a spacing that is twice as large. The second
+# difference of a smooth function grows by GROWTH² from length to length, and at a kink by GROWTH. At a cusp
+# such as √|x|, it grows with the spacing.
+LENGTHS_OF_NOISE = 3
+FLAT = GROWTH
+# The noise begins at one of the first five lengths with a visible difference. At the very first ones, only a
+# few entries of the output may have changed. A function that saturates is flat too, but only for long steps.
+MOST_STARTS = 5
+# The distances of the points at which a staircase must be constant, relative to the size of the array.
+FAR = (-8.0, -4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+CLOSE = 2.0**-36  # the length of a step that does not change a staircase
+# A point may be so close to the next step that the output changes there. Then a second point decides.
+AGAIN = 1 + 2.0**-6
+MOST_CHANGED = 1 / 8  # the share of the output's entries that may change for a step of this length
+
+
+# If forward rounds to bfloat16 inside, the noise is about 2^-8 of the rounded numbers. The noise of an output
+# in which terms cancel is larger. Even larger noise along one array explains no other gradient's error.
+LARGEST_ROUNDING = 2.0**-4
+
+
+class Noise(NamedTuple):
+    """The random changes of forward's output when one array of the arguments moves."""
+
+    share: float = 0.0  # the random change, relative to the change for a step as large as the array
+    level: float = 0.0  # the random change, relative to the largest entry of the output; 0 if there is none
+    height: float = 0.0  # the smallest step of a staircase; 0 if forward is no staircase
+
+
+def describe_noise(noise: Noise) -> str:
+    """Describe the noise as the reason why a gradient cannot be judged."""
+    remedy = "pass reference=, the same function without it"
+    if noise.height > 0:
+        return f"forward is a stair with steps of {noise.height:.2g}; {remedy}"
+    return f"forward is noisy: its output is accurate to {noise.level:.0e} of its largest entry; {remedy}"
+
+
+@np.errstate(all="ignore")
+def measure_noise(calls: Calls, leaf: Leaf) -> Noise:
+    """Measure the noise of forward when one array moves along a random direction."""
+    if leaf.x is None:
+        return Noise()
+    x = np.array(to_host(leaf.x), dtype=float)
+    if not x.size:
+        return Noise()
+    direction = (root_mean_square(x) or 1.0) * calls.step_rng.standard_normal(x.shape)
+
+    def evaluate(t: float) -> Floats:
+        return calls.compute_output(leaf.keys, x + t * direction)
+
+    differences = _list_second_differences(calls, evaluate)
+    height = _measure_height(calls.output, evaluate)
+    if height > 0:
+        level = max(_find_level_of_staircase(differences), height)
+    else:
+        level = max(_list_flat_runs(differences[: MOST_STARTS + LENGTHS_OF_NOISE - 1]), default=0.0)
+    magnitude = max_abs(calls.output)
+    change = max_abs(evaluate(LONGEST) - calls.output)
+    return Noise(level / (max(magnitude, change) or 1.0), level / (magnitude or 1.0), height)
+
+
+def _list_second_differences(calls: Calls, evaluate: Evaluate) -> list[tuple[float, float]]:
+    """Return the second differences of the output for growing steps, each for two spacings of the points.
+
+    The list begins with the first one that is larger than the rounding errors of the output and of the moved
+    input.
+    """
+    shortest_change = max_abs(evaluate(SHORTEST) - calls.output)
+    rounding_of_input = shortest_change * calls.eps / SHORTEST
+    visible = VISIBLE * max(calls.eps * max_abs(calls.output), rounding_of_input)
+    differences: list[tuple[float, float]] = []
+    t = SHORTEST
+    while t <= LONGEST:
+        outputs = [evaluate(t * (1 + i * SPACING)) for i in range(POINTS)]
+        pair = (_measure_second_difference(outputs, 1), _measure_second_difference(outputs, 2))
+        if differences or min(pair) > visible:
+            differences.append(pair)
+        t *= GROWTH
+    return differences
+
+
+def _measure_second_difference(outputs: Sequence[Floats], spacing: int) -> float:
+    """Return the root mean square of the second differences of neighbouring outputs."""
+    starts = range(len(outputs) - 2 * spacing)
+    differences = [outputs[i] - 2 * outputs[i + spacing] + outputs[i + 2 * spacing] for i in starts]
+    return root_mean_square(np.array([max_abs(difference) for difference in differences]))
+
+
+def _list_flat_runs(differences: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the largest number of each run of differences that have about the same size."""
+    levels = []
+    for start in range(len(differences) - LENGTHS_OF_NOISE + 1):
+        run = np.array(differences[start : start + LENGTHS_OF_NOISE])
+        if 0 < run.max() <= FLAT * run.min():
+            levels.append(float(run.max()))
+    return levels
+
+
+def _find_level_of_staircase(differences: Sequence[tuple[float, float]]) -> float:
+    """Return the size of the differences in the last flat run, in which most entries have changed.
+
+    Without a flat run, return the largest difference for short steps, or 0 if there is none.
+    """
+    levels = _list_flat_runs(differences)
+    if levels:
+        return levels[-1]
+    short = differences[:-2]  # steps up to 1/16
+    return max((max(pair) for pair in short), default=0.0)
+
+
+def _measure_height(output: Floats, evaluate: Evaluate) -> float:
+    """Return the smallest step of a staircase, or 0 if forward is no staircase.
+
+    A staircase is constant close to the given point (t = 0) and close to all far points.
+    """
+    for t in FAR:
+        if not any(_is_constant(evaluate(near), evaluate(near + CLOSE)) for near in (t, t * AGAIN + CLOSE)):
+            return 0.0
+    return _find_first_step(output, evaluate)
+
+
+def _find_first_step(output: Floats, evaluate: Evaluate) -> float:
+    """Return the smallest change of an entry at the shortest distance at which the output changes."""
+    t = CLOSE
+    while t <= max(FAR):
+        for moved_output in (evaluate(t), evaluate(-t)):
+            changes = abs(moved_output - output)
+            if not _is_constant(output, moved_output):
+                return float(changes[changes > 0].min())
+        t *= GROWTH
+    return 0.0
+
+
+def _is_constant(output: Floats, moved_output: Floats) -> bool:
+    """Return whether nearly all entries of the output keep their value."""
+    n_changed = np.count_nonzero(output != moved_output)
+    return bool(n_changed <= MOST_CHANGED * output.size)

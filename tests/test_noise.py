@@ -1,0 +1,182 @@
+"""gradcheck measures the noise of forward: rounding inside, iterations that stop early, and staircases."""
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.gradcheck.function_calls import Calls
+from npformer.gradcheck.noise import measure_noise
+
+
+def round_to_bfloat16(x):
+    """Round to the 8 significant bits of bfloat16."""
+    mantissa, exponent = np.frexp(x)
+    return np.ldexp(np.round(mantissa * 2.0**8), exponent - 8)
+
+
+def round_to(dtype):
+    """Return a function that rounds to a dtype and returns float64."""
+    return lambda x: x.astype(dtype).astype(float)
+
+
+ROUNDINGS = {"float16": round_to(np.float16), "bfloat16": round_to_bfloat16, "float32": round_to(np.float32)}
+UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-9, "float32": 2.0**-24}
+
+
+def make_affine(dtype):
+    """Return a pair whose product is rounded: the output is tanh(x W + b)."""
+    rounded = ROUNDINGS[dtype]
+
+    def forward(x, W, b):
+        return np.tanh(rounded(x @ W) + b), (x, W, b)
+
+    def backward(dy, cache):
+        x, W, b = cache
+        ds = dy * (1 - np.tanh(x @ W + b) ** 2)
+        return ds @ W.T, x.T @ ds, ds.sum(0)
+
+    return forward, backward
+
+
+def make_loss(dtype):
+    """Return a pair with a rounded product and a single number as output."""
+    rounded = ROUNDINGS[dtype]
+
+    def forward(x, W, b):
+        return np.sum(rounded(np.tanh(x @ W + b)) ** 2), (x, W, b)
+
+    def backward(dy, cache):
+        x, W, b = cache
+        y = np.tanh(x @ W + b)
+        ds = dy * 2 * y * (1 - y**2)
+        return ds @ W.T, x.T @ ds, ds.sum(0)
+
+    return forward, backward
+
+
+def draw_arguments(seed):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((4, 3)), rng.standard_normal((3, 5)), rng.standard_normal(5)
+
+
+def get_verdicts(report):
+    return [row.verdict for row in report.rows]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("dtype", ROUNDINGS)
+@pytest.mark.parametrize("make", [make_affine, make_loss])
+def test_gradcheck_forward_that_rounds_inside_is_unsure(make, dtype, seed):
+    report = npf.gradcheck(*make(dtype), *draw_arguments(seed), rng=np.random.default_rng(seed))
+    assert "fail" not in get_verdicts(report), report
+    assert "forward is" in report.rows[0].note
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("dtype", ROUNDINGS)
+def test_gradcheck_forward_that_rounds_inside_passes_with_reference(dtype, seed):
+    forward, backward = make_affine(dtype)
+    args = draw_arguments(seed)
+    report = npf.gradcheck(forward, backward, *args, reference=lambda x, W, b: np.tanh(x @ W + b))
+    assert report, report
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("dtype", ["float16", "float32"])  # bfloat16 has too few digits for this
+def test_gradcheck_finds_factor_although_forward_rounds(dtype, seed):
+    forward, backward = make_affine(dtype)
+
+    def twice(dy, cache):
+        dx, dW, db = backward(dy, cache)
+        return 2 * dx, dW, db
+
+    report = npf.gradcheck(forward, twice, *draw_arguments(seed), rng=np.random.default_rng(seed))
+    assert report.rows[0].verdict == "fail", report
+    assert "fail" not in get_verdicts(report)[1:], report
+
+
+@pytest.mark.parametrize("dtype", ROUNDINGS)
+def test_measure_noise_is_one_rounding_unit(dtype):
+    forward, backward = make_affine(dtype)
+    calls = Calls(forward, backward, draw_arguments(0), {}, None)
+    for leaf in list(calls.leaves.values())[:2]:
+        noise = measure_noise(calls, leaf)
+        assert UNITS[dtype] / 8 < noise.level < 8 * UNITS[dtype]
+        assert noise.height > 0
+
+
+def bisect(x):
+    """Solve y³ + y = x to six digits."""
+    low, high = np.full_like(x, -5), np.full_like(x, 5)
+    while (high - low).max() > 1e-6:
+        middle = (low + high) / 2
+        is_above = middle**3 + middle > x
+        low, high = np.where(is_above, low, middle), np.where(is_above, middle, high)
+    return (low + high) / 2
+
+
+def test_gradcheck_solver_that_stops_early_is_unsure():
+    x = np.random.default_rng(0).standard_normal((4, 3))
+    report = npf.gradcheck(lambda x: (bisect(x), x), lambda dy, x: dy / (3 * bisect(x) ** 2 + 1), x)
+    assert get_verdicts(report) == ["unsure"]
+
+
+STAIRS = {
+    "round": np.round,
+    "grid": lambda x: np.round(x / 0.01) * 0.01,
+    "sign": np.sign,
+    "floor": np.floor,
+    "step": lambda x: (x > 0) * 1.0,
+    "one-hot of argmax": lambda x: np.eye(x.shape[-1])[x.argmax(-1)],
+}
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", STAIRS)
+def test_gradcheck_straight_through_gradient_is_unsure(name, seed):
+    x = np.random.default_rng(seed).standard_normal((4, 3))
+    report = npf.gradcheck(lambda x: (STAIRS[name](x), None), lambda dy, _: dy, x)
+    assert get_verdicts(report) == ["unsure"], report
+    assert "a stair with steps of" in report.rows[0].note
+
+
+@pytest.mark.parametrize("name", STAIRS)
+def test_gradcheck_staircase_with_zero_gradient_passes(name):
+    x = np.random.default_rng(0).standard_normal((4, 3))
+    assert npf.gradcheck(lambda x: (STAIRS[name](x), None), lambda dy, _: 0 * dy, x)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+# Functions that are constant nearby or nearly so, but are no staircases: a wrong gradient must still fail.
+FLAT = {
+    "ReLU below 0": (lambda x: np.maximum(x, 0), -abs(np.random.default_rng(0).standard_normal(3)) - 0.1),
+    "one ReLU below 0": (lambda x: np.maximum(x, 0), np.array([-1.0])),
+    "clip outside": (lambda x: np.clip(x, -0.5, 0.5), np.array([2.0, -3.0])),
+    "soft shrinkage": (lambda x: np.sign(x) * np.maximum(abs(x) - 1, 0), np.array([0.2, -0.4, 0.1])),
+    "saturated softmax": (softmax, 60 * np.random.default_rng(0).standard_normal((3, 4))),
+    "saturated tanh": (np.tanh, np.array([30.0, -25.0, 0.5])),
+    "constant": (np.zeros_like, np.array([1.0, 2.0])),
+    "absolute value near 0": (abs, np.array([1e-3, -2e-3, 1.0])),
+}
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_gradcheck_constant_part_is_no_staircase(name):
+    function, x = FLAT[name]
+    report = npf.gradcheck(lambda x: (function(x), None), lambda dy, _: dy, x)
+    assert get_verdicts(report) == ["fail"], report
+
+
+def test_gradcheck_unknown_entries_are_no_evidence():
+    """Eleven of twelve entries are at a kink. The note must not say that they agree."""
+    x = np.zeros(12)
+    x[5] = 1.0
+    forward = lambda x: (np.maximum(x, 0), x)  # noqa: E731
+    report = npf.gradcheck(forward, lambda dy, x: dy * 1.37 * (x > 0), x)
+    assert report.rows[0].verdict == "fail"
+    assert "the others agree" not in report.rows[0].note
+    assert "11 of 12 at a kink" in report.rows[0].note
