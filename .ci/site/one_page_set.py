@@ -178,9 +178,9 @@ def listing(lines: list[str]) -> str:
 
 
 def colour(code: str) -> str:
-    """Mark gradients, keywords and strings for the style sheet.
+    """Mark gradients, keywords and strings with the classes of the style sheet.
 
-    For example, dx is a gradient if some name begins with x.
+    A name such as dffn counts as a gradient if a name in one_page.py begins with ffn.
     """
     out = []
     for kind, text in PythonLexer(stripnl=False, ensurenl=False).get_tokens(code):

@@ -103,7 +103,18 @@ def tuple_text(parameter: str, value: tuple[Any, ...]) -> str:
     if all(isinstance(part, int) for part in value):
         is_index_in_list = parameter == "index" and len(value) == 1
         return str(value[0]) if is_index_in_list else str(value)
-    return join_names([value_text("returned", part) for part in value])
+    return join_names(_returned_texts(value))
+
+
+def _returned_texts(names: tuple[str, ...]) -> list[str]:
+    """Return a phrase for each returned output, and one phrase for all outputs without a name."""
+    texts = [value_text("returned", name) for name in names if name]
+    n_unknown = names.count("")
+    if n_unknown == 1:
+        texts.append(value_text("returned", ""))
+    elif n_unknown > 1:
+        texts.append(catalog().texts["several_unknown_outputs"].format(n_unknown))
+    return texts
 
 
 def factor_text(factor: ScaleFactor) -> str:
@@ -230,8 +241,11 @@ def _entry(given: Given) -> str:
 
 
 def _count(given: Given) -> str:
-    """Return the number of returned values."""
-    return str(len(given["returned"]))
+    """Return the phrase for the number of returned outputs."""
+    count = len(given["returned"])
+    if count == 1:
+        return catalog().texts["one_output"]
+    return catalog().texts["several_outputs"].format(count)
 
 
 def _wave(given: Given) -> str:

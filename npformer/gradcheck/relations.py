@@ -195,9 +195,10 @@ def is_close(a: Array, b: Array, zero: float) -> bool:
 
 
 def _make_pair(found: Array, right: Array, exact: float, scale: float = 0.0) -> _Pair:
-    """Make a pair in which unknown entries are 0.
+    """Return both arrays, and the error `zero` that counts as rounding.
 
-    Its third value, `zero`, is far smaller than the error of `found`.
+    Unknown entries (NaN in `right`) become 0 in both arrays. If `found` is wrong, `zero` is far smaller than
+    its error.
     """
     zero = exact * max(max_abs(right), scale)
     if found.shape != right.shape:
@@ -370,7 +371,7 @@ def detect_factor(cases: Sequence[Case]) -> Relation | None:
 
 
 def _is_conclusive(ratios: Sequence[float], arrays: Sequence[Array], exact: float) -> bool:
-    """Return whether all ratios exist and are no accident.
+    """Return whether all ratios exist and are unlikely to be a coincidence.
 
     For arrays with one or two nonzero numbers, the ratios must be simple fractions.
     """

@@ -220,9 +220,9 @@ def _sort_questions(questions: Sequence[Question]) -> list[Question]:
 
 
 def choose_part(task: Task) -> str:
-    """Return the part of a paper to which an exercise belongs.
+    """Return the part of an exam to which an exercise belongs.
 
-    Returns "" for an exercise that is not used. Easy number exercises need no calculation on paper.
+    Returns "" for an easy number exercise: it needs no calculation on paper, so exams do not use it.
     """
     if isinstance(task, Code):
         return DERIVE if task.id.endswith(".backward") else BUG

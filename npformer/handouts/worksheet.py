@@ -390,7 +390,10 @@ def _left_margin(placed: PlacedTable) -> float:
 
 
 def _height_above(step: Step) -> float:
-    """Return the height above the boxes, for two lines, the head numbers and the words above the columns."""
+    """Return the height above the boxes.
+
+    It has room for the two caption lines and, if the table has them, for head numbers and column labels.
+    """
     height = HEADING_HEIGHT
     if len(step.matrices) > 1:
         height += WORDS_HEIGHT

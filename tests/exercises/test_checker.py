@@ -238,7 +238,7 @@ def forget_return(n, d_model):
 @pytest.mark.parametrize("answer", [None, ..., stub, raise_not_implemented])
 def test_check_reports_a_missing_answer(answer):
     result = check(PE, answer)
-    assert (result.status, result.evidence, result.question) == ("error", "Nothing was answered yet.", None)
+    assert (result.status, result.evidence, result.question) == ("error", "This exercise has not been answered yet.", None)
     assert not result.is_answered
 
 
@@ -343,7 +343,7 @@ def test_result_prints_as_a_card(monkeypatch):
 
 def test_unanswered_result_has_no_title(monkeypatch):
     monkeypatch.setattr(result, "_passed", set())
-    assert str(check(PE, None)) == "Nothing was answered yet.  (passed so far: 0)"
+    assert str(check(PE, None)) == "This exercise has not been answered yet.  (passed so far: 0)"
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -428,7 +428,7 @@ def test_exercise_notebook_has_every_exercise_unanswered():
     asked = [i.removesuffix("@{student}") for i in re.findall(r'check\(f?"([^"]+)"', text)]
     assert sorted(asked) == sorted(bank())
     outputs = [json.dumps(cell["outputs"]) for cell in checks]
-    assert all("Nothing was answered yet." in output for output in outputs)
+    assert all("This exercise has not been answered yet." in output for output in outputs)
 
 
 def test_lists_of_exercises_are_up_to_date():

@@ -24,7 +24,7 @@ def placeholders(template):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_finding_has_a_template(kind):
     template = CATALOG.findings[kind]
-    assert set(template) <= {"says", "says_many", "cause", "asks", "asks_many"} and "says" in template
+    assert set(template) <= {"says", "says_many", "cause", "cause_many", "asks", "asks_many"} and "says" in template
     for text in template.values():
         phrases = {name for name, (kinds, _) in templates.PHRASES.items() if kind in kinds}
         assert placeholders(text) <= {*KINDS[kind].parameters, *phrases, *OUTPUT_NAMES}, text
@@ -84,13 +84,13 @@ def test_finding_rejects_missing_parameters():
 
 FACTORS = {
     ScaleFactor(1, 1.0): "1",
-    ScaleFactor(-1, 1.0, "two"): "-2, the opposite sign everywhere",
+    ScaleFactor(-1, 1.0, "two"): "-2 (the opposite sign everywhere)",
     ScaleFactor(1, 1.0, "", ("d_k",), (), -0.5): "1/√d_k",
     ScaleFactor(1, 1.0, "", ("d_k",), ("T_k",), 0.5): "√(d_k/T_k)",
     ScaleFactor(1, 1.0, "", ("B", "T"), (), -1.0): "1/(B · T)",
     ScaleFactor(1, 1.0, "", ("B",), ("T",), 1.0): "B/T",
-    ScaleFactor(1, 3.25): "about 3.25, the same for all sizes",
-    ScaleFactor(-1, 3.25, "", ("N",)): "about -3.25 times N",
+    ScaleFactor(1, 3.25): "about 3.25 (the same for all sizes)",
+    ScaleFactor(-1, 3.25, "", ("N",)): "about -3.25 · N",
 }
 
 

@@ -54,7 +54,10 @@ def read_text(name: str) -> str:
 
 
 def find_sections(text: str, pattern: re.Pattern[str]) -> Iterator[dict[str, Any]]:
-    """Yield (named groups, lesson section that contains the match) for every match of the pattern."""
+    """Yield a dict of the named groups for every match of the pattern.
+
+    The key "place" contains the lesson section of the match.
+    """
     for section in text.split("\n# ")[1:]:
         teach, read = section[: section.index(".\n\n## ")].split("\n\nRead ")
         for match in pattern.finditer(section):

@@ -107,7 +107,7 @@ def wavelength_curves(curves: Mapping[str, Array], *, title: str = "") -> "Figur
         last_wavelength = curve.values[-1]
         end = (len(curve.values) - 1, last_wavelength)
         axes.annotate(f"{last_wavelength:,.0f}", end, (10, 0), textcoords="offset points", va="center")
-    axes.set(title=title, yscale="log", xlabel="pair i", ylabel="wavelength (positions a turn)")
+    axes.set(title=title, yscale="log", xlabel="pair i", ylabel="wavelength (positions per turn)")
     axes.grid(color=FAINT)
     axes.legend()
     ends = (

@@ -276,7 +276,7 @@ def binary_counter(bits: Array, table: Array, *, base: float) -> "Figure":
     numbers = ["".join(f"{bit:g}" for bit in row) for row in bits]
     step_lengths = np.linalg.norm(np.diff(table, axis=0), axis=1)
     shortest, longest = format_value(step_lengths.min()), format_value(step_lengths.max())
-    waves = f"a step in the waves beside them is {shortest} to {longest} long"
+    waves = f"each step in the waves next to them is {shortest} to {longest} long"
     title = "Bits of the positions, the fast one first"
     return describe(figure, sentence(title, ", ".join(numbers), waves))
 

@@ -44,7 +44,7 @@ def frequency_bands(omega: Array, *, pairs: Sequence[int] = (0, 1, 2, 3), n: int
         _draw_band(axes, float(omega[i]), n)
         turn = 2 * math.pi / omega[i]
         axes.set_title(
-            f"pair i = {i}: columns {2 * i} and {2 * i + 1}, {turn:,.1f} positions a turn", loc="left"
+            f"pair i = {i}: columns {2 * i} and {2 * i + 1}, {turn:,.1f} positions per turn", loc="left"
         )
     bands[-1].set_xlabel("position p (in tokens)")
     legend_outside(figure, "outside upper right")
@@ -99,7 +99,7 @@ def clock_hands(positions: Sequence[int], omega: Array) -> "Figure":
             axes.set_xlabel(f"({s:z.2f}, {c:z.2f})".replace("-", "−"), fontsize=17)
         row[0].set_ylabel(f"p = {p}", rotation=0, labelpad=40, va="center", fontsize=22, color=POSITION)
     for i, (axes, name) in enumerate(zip(dials[0], HANDS, strict=True)):
-        axes.set_title(f"{name} hand, pair {i}\n{2 * math.pi / omega[i]:,.1f} positions a turn")
+        axes.set_title(f"{name} hand, pair {i}\n{2 * math.pi / omega[i]:,.1f} positions per turn")
     legend_outside(figure)
 
     def describe_position(p: int) -> str:
