@@ -113,7 +113,7 @@ def find_explanations(
 def _find_fitting(
     task: Code, function: Function, found: tuple[Outcome, ...], wrong_outputs: frozenset[str]
 ) -> list[Known]:
-    """Return the listed mistakes that produce the student's wrong outputs in all calls, fresh calls included."""
+    """Return the listed mistakes that produce the student's wrong outputs in all calls."""
     candidates = [known for known in known_mistakes(task) if known.wrong_outputs <= wrong_outputs]
     fitting = [known for known in candidates if _fits(task, known, found, known.outcomes)]
     if not fitting:

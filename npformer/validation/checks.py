@@ -130,7 +130,7 @@ def _fits(shape: tuple[int, ...], names: DimensionNames, sizes: Mapping[str, int
 
 
 def may_be_empty(name: str) -> bool:
-    """Return whether a dimension may have length 0. Only sequence lengths may: their names begin with T or S."""
+    """Return whether a dimension may have length 0. Only sequence lengths (T, S) may."""
     return name[0] in "TS"
 
 

@@ -238,7 +238,11 @@ def forget_return(n, d_model):
 @pytest.mark.parametrize("answer", [None, ..., stub, raise_not_implemented])
 def test_check_reports_a_missing_answer(answer):
     result = check(PE, answer)
-    assert (result.status, result.evidence, result.question) == ("error", "This exercise has not been answered yet.", None)
+    assert (result.status, result.evidence, result.question) == (
+        "error",
+        "This exercise has not been answered yet.",
+        None,
+    )
     assert not result.is_answered
 
 

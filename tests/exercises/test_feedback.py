@@ -24,7 +24,10 @@ def placeholders(template):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_finding_has_a_template(kind):
     template = CATALOG.findings[kind]
-    assert set(template) <= {"says", "says_many", "cause", "cause_many", "asks", "asks_many"} and "says" in template
+    assert (
+        set(template) <= {"says", "says_many", "cause", "cause_many", "asks", "asks_many"}
+        and "says" in template
+    )
     for text in template.values():
         phrases = {name for name, (kinds, _) in templates.PHRASES.items() if kind in kinds}
         assert placeholders(text) <= {*KINDS[kind].parameters, *phrases, *OUTPUT_NAMES}, text
