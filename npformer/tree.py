@@ -6,6 +6,7 @@ leaf consists of the field names and indices from the root to the leaf, such as 
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterator
@@ -147,13 +148,21 @@ def replace_leaves(tree: Any, arrays: Iterator[Any]) -> Any:
 
 
 def get_branches(tree: Any) -> dict[Any, Any] | None:
-    """Return the branches of a tuple or list by index, or of a dict by key. Return None for a leaf.
+    """Return the branches of a node: by index, by key of a dict, or by field of a dataclass. A leaf has None.
 
-    The trees of ``tree_map`` and ``save`` consist of tuples only. ``gradcheck`` also uses lists and dicts.
+    The trees of ``tree_map`` and ``save`` consist of tuples only. ``gradcheck`` also uses lists, dicts and
+    dataclasses.
     """
     if isinstance(tree, tuple | list):
         return dict(enumerate(tree))
+    if _is_dataclass(tree):
+        return {name: getattr(tree, name) for name in tree.__dataclass_fields__}
     return tree if isinstance(tree, dict) else None
+
+
+def _is_dataclass(value: Any) -> bool:
+    """Return whether a value is an instance of a dataclass."""
+    return hasattr(type(value), "__dataclass_fields__")
 
 
 def get_branch_name(tree: Any, key: Any) -> str:
@@ -167,6 +176,11 @@ def replace_branches(tree: Any, new_branches: list[Any]) -> Any:
         return type(tree)(*new_branches) if hasattr(tree, "_fields") else tuple(new_branches)
     if isinstance(tree, list):
         return new_branches
+    if _is_dataclass(tree):
+        new_tree = copy.copy(tree)
+        for name, branch in zip(tree.__dataclass_fields__, new_branches, strict=True):
+            object.__setattr__(new_tree, name, branch)  # works for a frozen dataclass, too
+        return new_tree
     return dict(zip(tree, new_branches, strict=True))
 
 

@@ -283,7 +283,7 @@ def test_gradcheck_estimate_has_ten_correct_digits(text, seed, point, factor, ve
 
 
 def test_gradcheck_smooth_function_needs_six_evaluations_an_entry():
-    """gradcheck needs six evaluations per entry, and three more for the whole check."""
+    """gradcheck needs six evaluations per entry, and four more for the whole check."""
     points = []
 
     def forward(x):
@@ -293,7 +293,7 @@ def test_gradcheck_smooth_function_needs_six_evaluations_an_entry():
     x = np.array([1.0, -0.8, 0.9, 1.1, -1.2])
     assert gradcheck(forward, lambda dy, x: dy * np.cos(x), x)
     steps = [float(abs(point - x).max()) for point in points]
-    assert len(points) == 3 + 6 * 5
+    assert len(points) == 4 + 6 * 5
     assert max(steps) < 0.01
     assert len(set(steps) - {0.0}) >= 15  # the steps are random
 

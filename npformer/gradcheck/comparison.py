@@ -99,7 +99,8 @@ def gradcheck(
       gradient.
     - ``kink``: the derivative jumps at this point, as the derivative of max(0, z) does at z = 0. The gradient
       lies between the two one-sided derivatives.
-    - ``unsure``: finite differences cannot decide. The note gives the reason.
+    - ``unsure``: finite differences cannot decide. The note gives the reason, such as a forward pass that
+      rounds inside or that is a staircase.
 
     A leaf is one floating array. Its error is relative to its largest gradient entry, but at least to 1e-3
     times the largest gradient entry of all leaves. So a leaf whose true gradient is zero can pass.
@@ -109,6 +110,7 @@ def gradcheck(
     - The gradient is not linear in d_output.
     - Backward writes into d_output or the cache, or returns a different gradient for the same arguments.
     - A call overwrites an array that an earlier call returned.
+    - The gradient differs when d_output and the arguments are not contiguous in memory.
     - Forward writes into its arguments.
 
     A fault that does not belong to a single array has its own row, named forward or backward. A gradient with
@@ -117,13 +119,14 @@ def gradcheck(
     Parameters
     ----------
     forward : callable
-        ``forward(*args, **kwargs)`` returns ``(output, cache)``. The output is a float64 or float32 array.
+        ``forward(*args, **kwargs)`` returns ``(output, cache)``. The output is a float64 or float32 array, or
+        a tree of arrays: a tuple, list, dict, NamedTuple or dataclass. Then d_output has the same form.
     backward : callable
         ``backward(d_output, cache)`` returns a tuple with one gradient for each argument that has floating
         arrays, in the order of the arguments. A single gradient may be returned without a tuple.
     *args : Any
         The positional arguments of forward. Every floating array among them is differentiated, also inside
-        tuples, lists and dicts. Other arguments (ids, masks, settings) are passed on unchanged. Arrays of
+        tuples, lists, dicts and dataclasses. Other arguments (ids, masks, settings) are passed on unchanged. Arrays of
         other libraries (torch, JAX, CuPy and any library with DLPack or ``__array__``) are passed to both
         functions as arrays of their library. A numpy.random.Generator is copied for every call, so dropout
         uses the same mask in all calls.
@@ -215,10 +218,11 @@ def _consider_noise(calls: Calls, comparisons: Sequence[LeafComparison]) -> None
 
 
 def _repeat_calls(calls: Calls, comparisons: Sequence[LeafComparison]) -> None:
-    """Call backward again with the same d_output and cache, and then with a multiple of d_output.
+    """Call backward again with the same d_output and cache, with a multiple of d_output, and with strides.
 
-    A correct gradient is linear in d_output. The multiple is chosen so that the largest gradient is about
-    1/√ε. This is large enough to reveal clipping or saturation in backward.
+    A correct gradient is linear in d_output, and does not depend on the memory layout of the arrays. The
+    multiple is chosen so that the largest gradient is about 1/√ε. This is large enough to reveal clipping or
+    saturation in backward.
     """
     calls.check_first_results()
     largest = max(comparison.limits.magnitude for comparison in comparisons)
@@ -227,6 +231,10 @@ def _repeat_calls(calls: Calls, comparisons: Sequence[LeafComparison]) -> None:
         if leaves is not None:
             for comparison in comparisons:
                 comparison.compare_repeated(leaves, factor)
+    leaves = calls.repeat_with_strides()
+    if leaves is not None:
+        for comparison in comparisons:
+            comparison.compare_with_strides(leaves)
 
 
 def _describe_sampling(comparisons: Sequence[LeafComparison]) -> str:

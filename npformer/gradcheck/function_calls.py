@@ -72,27 +72,30 @@ class Calls:
         """Call forward, keep the output and a copy of it, and check that the arguments are unchanged."""
         args = copy_tree(self.args)
         self.first_output, self.cache = self.call_forward(args)
-        self.output_copy = np.array(get_output(self.first_output))
+        self.form = OutputForm(self.first_output)
+        self.output_copy = np.array(self.form.flatten(self.first_output))
+        self.first_output_copy = copy_tree(self.first_output)
         self.faults = find_changes("forward", "forward writes into its arguments", self.args, args)
 
     def _call_backward_first(self) -> None:
         """Call backward, keep the gradients and a copy, and check that d_output and cache are unchanged."""
         self.cache_copy = copy_tree(self.cache)
-        d_output = convert_like(self.first_output, self.d_output.copy())
+        d_output = self.form.restore(self.d_output.copy())
+        d_output_copy = copy_tree(d_output)
         self.first_gradients = self.backward(d_output, self.cache)
         self.gradients = copy_tree(self.first_gradients)  # A later call may overwrite the gradients.
         text = "backward writes into d_output"
-        self.faults += find_changes("backward", text, self.d_output, d_output)
+        self.faults += find_changes("backward", text, d_output_copy, d_output)
         text = "backward writes into its cache"
         self.faults += find_changes("backward", text, self.cache_copy, self.cache)
 
     def _call_forward_in_float64(self) -> None:
         """Compute and check the output from which all differences are measured, in float64 if possible."""
         self.args_float64 = _map_floats(lambda x: x.astype(float), self.args)
-        repeated = get_output(self.call_forward(copy_tree(self.args_float64))[0])
+        repeated = self.form.flatten(self.call_forward(copy_tree(self.args_float64))[0])
         output = self.output_copy
         if output.dtype != np.float64:
-            output = get_output(self.call_forward(copy_tree(self.args_float64))[0])
+            output = self.form.flatten(self.call_forward(copy_tree(self.args_float64))[0])
         self.output = output.astype(float)
         self.eps = float(np.finfo(output.dtype).eps)
         if not np.isfinite(self.output).all():
@@ -111,7 +114,7 @@ class Calls:
 
     def call_backward(self, args: dict[str, Any], d_output: Any, cache: Any) -> dict[Keys, Leaf]:
         """Call backward, and return the leaves of the arguments with their gradients."""
-        gradients = self.backward(convert_like(self.first_output, np.array(d_output)), cache)
+        gradients = self.backward(self.form.restore(np.array(d_output)), cache)
         return {leaf.keys: leaf for leaf in iter_leaves(args, copy_tree(gradients))}
 
     def call_both(self, args: dict[str, Any], d_output: Any) -> dict[Keys, Leaf]:
@@ -130,7 +133,7 @@ class Calls:
         try:
             args = map_nested_leaves(copy_leaf, self.args_float64)
             args = replace_nested_leaf(args, keys, lambda old: convert_like(old, x))
-            output = get_output(self.call_forward(args)[0])
+            output = self.form.flatten(self.call_forward(args)[0])
         except Exception as error:  # The user's function may raise any exception.
             self.error_text = f": forward raises {type(error).__name__}: {error}"
             return no_output
@@ -178,11 +181,26 @@ class Calls:
         self.faults += sorted(set(faults) - set(self.faults))
         return None if faults else leaves
 
+    def repeat_with_strides(self) -> dict[Keys, Leaf] | None:
+        """Return the gradients for arrays that are not contiguous, or None if a function rejects such arrays.
+
+        d_output has a different layout than the arguments, because a wrong backward pass may use the strides
+        of one for the other.
+        """
+        args = map_nested_leaves(_skip_elements, copy_tree(self.args))
+        try:
+            _, cache = self.call_forward(args)
+            d_output = map_nested_leaves(_reverse_axes, self.form.restore(self.d_output.copy()))
+            gradients = self.backward(d_output, cache)
+        except Exception:  # A function may support contiguous arrays only.
+            return None
+        return {leaf.keys: leaf for leaf in iter_leaves(self.args, copy_tree(gradients))}
+
     def check_first_results(self) -> None:
         """Add a fault if later calls of forward have changed the first output or the first cache."""
         if not self.faults:
             text = "forward returns a buffer that its next call overwrites"
-            self.faults = find_changes("forward", text, self.output_copy, self.first_output)
+            self.faults = find_changes("forward", text, self.first_output_copy, self.first_output)
         if not self.faults:
             text = "forward's next call writes into the cache of the last one"
             self.faults = find_changes("forward's", text, self.cache_copy, self.cache)
@@ -198,6 +216,37 @@ def run_forward_pass(
         received = describe_type(result)
         raise TypeError(f"gradcheck: forward returned {received}; expected a pair (output, cache)")
     return result
+
+
+# Arrays that are not contiguous
+
+
+def _skip_elements(x: Any) -> Any:
+    """Return a read-only copy of a NumPy array, whose elements are not next to each other in memory."""
+    if not isinstance(x, np.ndarray) or x.ndim == 0:
+        return x
+    buffer = np.zeros([2 * length for length in x.shape], dtype=x.dtype)
+    return _fill(buffer[(slice(None, None, 2),) * x.ndim], x)
+
+
+def _reverse_axes(x: Any) -> Any:
+    """Return a read-only copy of a NumPy array, in Fortran order and with a negative stride.
+
+    The buffer continues after the last element, so a function that ignores strides stays inside of it.
+    """
+    if not isinstance(x, np.ndarray) or x.ndim == 0:
+        return x
+    buffer = np.zeros((3 * x.shape[-1], *x.shape[-2::-1]), dtype=x.dtype)
+    backwards = slice(x.shape[-1] - 1, None, -1)
+    view = buffer[: x.shape[-1]] if x.shape[-1] == 0 else buffer[backwards]
+    return _fill(view.T, x)
+
+
+def _fill(view: Floats, x: Floats) -> Floats:
+    """Write an array into a view of the same shape, and make the view read-only."""
+    view[...] = x
+    view.flags.writeable = False
+    return view
 
 
 # The arguments
@@ -376,6 +425,61 @@ def get_output(output: Any, function: str = "forward", accepted: Sequence[str] =
         expected = f"an array of {' or '.join(accepted)}"
         raise TypeError(f"gradcheck: {function}'s output is {received}; expected {expected}")
     return to_host(output)
+
+
+class OutputForm:
+    """The form of forward's output: one array, or a tree whose arrays are joined into one long vector.
+
+    Only floating arrays of a tree count. d_output is None for every other leaf.
+    """
+
+    def __init__(self, output: Any, function: str = "forward", accepted: Sequence[str] = FLOATS):
+        self.example = output
+        self.is_tree = get_branches(output) is not None and _has_arrays(output, "f")
+        self.paths = [path for path, _ in iter_arrays(output, "f")] if self.is_tree else []
+        self.flatten(output, function, accepted)  # checks the dtypes
+
+    def flatten(self, output: Any, function: str = "forward", accepted: Sequence[str] = FLOATS) -> Floats:
+        """Return the output as one NumPy array. Raises TypeError for a dtype that is not accepted.
+
+        Raises ValueError for a tree with other arrays than at the first call.
+        """
+        if not self.is_tree:
+            return get_output(output, function, accepted)
+        arrays = dict(iter_arrays(output, "f"))
+        if list(arrays) != self.paths:
+            received = ", ".join(arrays) or describe_type(output)
+            expected = ", ".join(self.paths)
+            raise ValueError(f"gradcheck: {function} returned the arrays {received}; expected {expected}")
+        parts = [get_output(array, f"{function} ({path})", accepted) for path, array in arrays.items()]
+        has_one_dtype = len({part.dtype for part in parts}) == 1
+        return np.concatenate(
+            [part.ravel() if has_one_dtype else part.ravel().astype(float) for part in parts]
+        )
+
+    def restore(self, d_output: Floats) -> Any:
+        """Return d_output in the form of the output, in its library and its dtypes."""
+        if not self.is_tree:
+            return _cast_like(self.example, d_output)
+        start = 0
+
+        def take(x: Any) -> Any:
+            nonlocal start
+            if dtype_kind(x) != "f":
+                return None
+            shape = to_host(x).shape
+            part = d_output[start : start + math.prod(shape)]
+            start += math.prod(shape)
+            return _cast_like(x, part.reshape(shape))
+
+        return map_nested_leaves(take, self.example)
+
+
+def _cast_like(x: Any, array: Floats) -> Any:
+    """Return the array with the library of x, and with the dtype of x if x is an array."""
+    if dtype_kind(x) == "f":
+        array = array.astype(to_host(x).dtype)
+    return convert_like(x, array)
 
 
 def copy_tree(tree: Any) -> Any:

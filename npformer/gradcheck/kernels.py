@@ -18,11 +18,11 @@ from npformer.gradcheck.finite_differences import Floats
 from npformer.gradcheck.function_calls import (
     Keys,
     Leaf,
+    OutputForm,
     check_arguments,
     copy_generator,
     copy_tree,
     find_changes,
-    get_output,
     iter_arrays,
     iter_leaves,
     name_arguments,
@@ -30,7 +30,7 @@ from npformer.gradcheck.function_calls import (
     run_forward_pass,
 )
 from npformer.gradcheck.relations import root_mean_square
-from npformer.tree import get_branches, map_nested_leaves, replace_nested_leaf
+from npformer.tree import get_branches, iter_nested_leaves, map_nested_leaves, replace_nested_leaf
 
 # The dtypes of arguments, outputs and gradients in low precision.
 DTYPES = ("bfloat16", "float16", "float32", "float64")
@@ -75,13 +75,14 @@ class Kernel:
         """Call both functions at the given arguments, and find calls that change given data."""
         args = copy_tree(self.args)
         self.first_output, cache = self.call_forward(args)
-        self.output = get_output(self.first_output, "forward", DTYPES)
+        self.form = OutputForm(self.first_output, "forward", DTYPES)
+        self.output = self.form.flatten(self.first_output, "forward", DTYPES)
         if not np.isfinite(self.output.astype(float)).all():
             raise ValueError(
                 "gradcheck: forward's output has entries that are not finite; it has no slope there"
             )
         self.d_output = np.asarray(self.rng.standard_normal(self.output.shape))
-        d_output = self._cast_d_output(self.d_output)
+        d_output = self.form.restore(self.d_output)
         d_output_before, cache_before = copy_tree(d_output), copy_tree(cache)
         gradients = copy_tree(self.backward(d_output, cache))
         self.leaves = list(iter_leaves(self.args, gradients, DTYPES))
@@ -108,7 +109,7 @@ class Kernel:
             result = self._run_forward(*args.values(), **copy_tree(self.reference_kwargs))
         else:
             result = self._run_reference(*args.values(), **copy_tree(self.reference_kwargs))
-        output = get_output(result, "reference", ("float64",))
+        output = self.form.flatten(result, "reference", ("float64",))
         if output.shape != self.output.shape:
             raise ValueError(
                 f"gradcheck: reference returned an array of shape {output.shape}; "
@@ -127,12 +128,14 @@ class Kernel:
     def _run_forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the output of forward for arguments in float64. This is the default reference."""
         output = self.forward(*args, **kwargs)[0]
-        dtype = name_of_dtype(to_host(output))
-        if dtype != "float64":
-            raise TypeError(
-                f"gradcheck: forward's output is {dtype} for arguments in float64; "
-                "pass reference=, the same function in float64"
-            )
+        for path, x in iter_nested_leaves("", output):
+            dtype = name_of_dtype(to_host(x)) if dtype_kind(x) == "f" else "float64"
+            if dtype != "float64":
+                name = f" ({path.removeprefix('.')})" if path else ""
+                raise TypeError(
+                    f"gradcheck: forward's output{name} is {dtype} for arguments in float64; "
+                    "pass reference=, the same function in float64"
+                )
         return output
 
     def draw_point(self, radius: float) -> Point:
@@ -147,15 +150,11 @@ class Kernel:
 
         args = map_nested_leaves(move, self.args)
         d_output = self.d_output * self._draw_factors(self.d_output.shape, radius)
-        return Point(args, self._cast_d_output(d_output))
+        return Point(args, self.form.restore(d_output))
 
     def _draw_factors(self, shape: tuple[int, ...], radius: float) -> Floats:
         """Draw factors from 1 - radius to 1 + radius."""
         return np.asarray(1 + radius * self.rng.uniform(-1, 1, shape))
-
-    def _cast_d_output(self, d_output: Floats) -> Any:
-        """Convert d_output to the dtype and the library of forward's output."""
-        return convert_like(self.first_output, d_output.astype(self.output.dtype))
 
 
 def _select_kwargs(reference: Any, kwargs: dict[str, Any]) -> dict[str, Any]:

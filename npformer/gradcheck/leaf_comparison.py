@@ -48,7 +48,11 @@ class LeafComparison:
         self.analytic: list[float] = self.gradient.ravel().tolist()
         if self.is_sampled:
             self.analytic = [float((self.gradient * u).sum()) for u in self.directions]
-        self.limits = Limits(tolerance, calls.eps, calls.rounding_bounds.get(leaf.keys, 0.0))
+        rounding_bound = calls.rounding_bounds.get(leaf.keys, 0.0)
+        if self.is_sampled:
+            # The roundings of the n entries are independent, so their sum along a direction grows with √n.
+            rounding_bound *= math.sqrt(self.x.size)
+        self.limits = Limits(tolerance, calls.eps, rounding_bound)
         self.faults: list[str] = []  # texts for the note about differences between calls of backward
         self.verdicts: list[tuple[str, str]] = []  # a verdict and a reason for each estimate
         self.fits_in_table = self.x.size * calls.output.size <= TABLE_LIMIT
@@ -216,19 +220,36 @@ class LeafComparison:
         if repeated is None or repeated.note:
             self.faults.append("has another form when called again")
             return
-        error = abs(repeated.gradient / np.float64(factor) - self.gradient)
-        max_error = max(self.limits.max_error, self.limits.tolerance * max_abs(self.gradient))
-        is_same = (error <= max_error) | ~np.isfinite(self.gradient)
-        if is_same.all():
+        see = self._find_difference(repeated.gradient / np.float64(factor))
+        if see is None:
             return
-        worst = self._find_index(int(np.argmax(np.where(is_same, -1.0, error))))
-        see = f", see {format_index(worst)}" if worst else ""
         if factor == 1:
             self.faults.append(f"another gradient when called again with the same d_output and cache{see}")
             return
         gives = self._describe_multiple(repeated.gradient)
         self.faults.append(f"it is not linear in d_output: {factor:.3g} times d_output gives {gives}{see}")
         self.faults.append(NOT_LINEAR)
+
+    def compare_with_strides(self, leaves: dict[Keys, Leaf]) -> None:
+        """Add a fault if the gradient differs when d_output and the arguments are not contiguous."""
+        repeated = leaves.get(self.leaf.keys)
+        if self.faults or self.leaf.note or repeated is None or repeated.note:
+            return
+        # Products of arrays with another layout are rounded differently. Wrong strides make a larger error.
+        see = self._find_difference(repeated.gradient, SMALL * max_abs(self.gradient))
+        if see is not None:
+            self.faults.append(f"a different gradient when the arrays are not contiguous{see}")
+            self.faults.append("perhaps the strides of one array are used for another, or none are used")
+
+    def _find_difference(self, repeated: Floats, accepted: float = 0.0) -> str | None:
+        """Return where a repeated gradient differs most from the first one, or None if both agree."""
+        error = abs(repeated - self.gradient)
+        max_error = max(accepted, self.limits.max_error, self.limits.tolerance * max_abs(self.gradient))
+        is_same = (error <= max_error) | ~np.isfinite(self.gradient)
+        if is_same.all():
+            return None
+        worst = self._find_index(int(np.argmax(np.where(is_same, -1.0, error))))
+        return f", see {format_index(worst)}" if worst else ""
 
     def _describe_multiple(self, gradient: Floats) -> str:
         """Describe how a repeated gradient is related to the first gradient: "2 times this", for example."""

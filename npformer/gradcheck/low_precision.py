@@ -24,7 +24,7 @@ import numpy as np
 from npformer.arrays import to_host
 from npformer.gradcheck.finite_differences import Floats
 from npformer.gradcheck.function_calls import Keys, Leaf, iter_arrays, name_of_dtype
-from npformer.gradcheck.kernels import Kernel, Point, differentiate, to_float64
+from npformer.gradcheck.kernels import DTYPES, Kernel, Point, differentiate, to_float64
 from npformer.gradcheck.leaf_comparison import make_failing_row
 from npformer.gradcheck.notes import describe_relation
 from npformer.gradcheck.relations import (
@@ -175,7 +175,7 @@ def compute_errors(
     for point, leaves in zip(sample.points, sample.gradients, strict=True):
         found.append(project(leaves[keys].gradient, columns))
         args = to_float64(point.args)
-        d_output = to_host(point.d_output).astype(float)
+        d_output = kernel.form.flatten(point.d_output, "d_output", DTYPES).astype(float)
         true.append(differentiate(kernel, args, d_output, keys, columns))
     magnitude = np.mean([abs(leaves[keys].gradient) for leaves in sample.gradients], axis=0)
     return summarize_errors(np.array(found), np.array(true), comparison, magnitude, columns)
