@@ -126,9 +126,9 @@ def gradcheck(
         arrays, in the order of the arguments. A single gradient may be returned without a tuple.
     *args : Any
         The positional arguments of forward. Every floating array among them is differentiated, also inside
-        tuples, lists, dicts and dataclasses. Other arguments (ids, masks, settings) are passed on unchanged. Arrays of
-        other libraries (torch, JAX, CuPy and any library with DLPack or ``__array__``) are passed to both
-        functions as arrays of their library. A numpy.random.Generator is copied for every call, so dropout
+        tuples, lists, dicts and dataclasses. Other arguments (ids, masks, settings) are passed on unchanged.
+        Arrays of other libraries (torch, JAX, CuPy and any library with DLPack or ``__array__``) are passed
+        to both functions as arrays of their library. A numpy.random.Generator is copied for every call, so dropout
         uses the same mask in all calls.
     rng : numpy.random.Generator, optional
         Draws d_output and the steps. Default: ``np.random.default_rng(0)``. If forward has a parameter `rng`

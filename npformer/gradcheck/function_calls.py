@@ -457,10 +457,16 @@ class OutputForm:
             [part.ravel() if has_one_dtype else part.ravel().astype(float) for part in parts]
         )
 
-    def restore(self, d_output: Floats) -> Any:
-        """Return d_output in the form of the output, in its library and its dtypes."""
+    def restore(self, d_output: Floats, in_its_dtypes: bool = False) -> Any:
+        """Return d_output in the form and the library of the output, and if required in its dtypes."""
+
+        def convert(x: Any, part: Floats) -> Any:
+            if in_its_dtypes:
+                part = part.astype(to_host(x).dtype)
+            return convert_like(x, part)
+
         if not self.is_tree:
-            return _cast_like(self.example, d_output)
+            return convert(self.example, d_output)
         start = 0
 
         def take(x: Any) -> Any:
@@ -468,18 +474,11 @@ class OutputForm:
             if dtype_kind(x) != "f":
                 return None
             shape = to_host(x).shape
-            part = d_output[start : start + math.prod(shape)]
+            part = d_output[start : start + math.prod(shape)].reshape(shape)
             start += math.prod(shape)
-            return _cast_like(x, part.reshape(shape))
+            return convert(x, part)
 
         return map_nested_leaves(take, self.example)
-
-
-def _cast_like(x: Any, array: Floats) -> Any:
-    """Return the array with the library of x, and with the dtype of x if x is an array."""
-    if dtype_kind(x) == "f":
-        array = array.astype(to_host(x).dtype)
-    return convert_like(x, array)
 
 
 def copy_tree(tree: Any) -> Any:

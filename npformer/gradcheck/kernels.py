@@ -82,7 +82,7 @@ class Kernel:
                 "gradcheck: forward's output has entries that are not finite; it has no slope there"
             )
         self.d_output = np.asarray(self.rng.standard_normal(self.output.shape))
-        d_output = self.form.restore(self.d_output)
+        d_output = self.form.restore(self.d_output, in_its_dtypes=True)
         d_output_before, cache_before = copy_tree(d_output), copy_tree(cache)
         gradients = copy_tree(self.backward(d_output, cache))
         self.leaves = list(iter_leaves(self.args, gradients, DTYPES))
@@ -150,7 +150,7 @@ class Kernel:
 
         args = map_nested_leaves(move, self.args)
         d_output = self.d_output * self._draw_factors(self.d_output.shape, radius)
-        return Point(args, self.form.restore(d_output))
+        return Point(args, self.form.restore(d_output, in_its_dtypes=True))
 
     def _draw_factors(self, shape: tuple[int, ...], radius: float) -> Floats:
         """Draw factors from 1 - radius to 1 + radius."""
