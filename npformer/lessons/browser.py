@@ -13,7 +13,7 @@ IN_BROWSER = sys.platform == "emscripten"
 
 
 def page_of(lesson: str) -> str:
-    """Return the address of a lesson's page, with its results, on the site of this browser edition.
+    """Return the address of the page that shows a lesson with its results, on the site of this edition.
 
     The browser edition is in the folder lite/ of the site, and the pages are in lessons/. Call this function
     only in a browser.

@@ -179,7 +179,9 @@ def parameter_count(config: TransformerConfig, vocab_size: Count) -> ParameterCo
 def training_bytes(
     config: TransformerConfig, vocab_size: Count, *, dtype: DType = np.float32
 ) -> dict[str, int]:
-    """Count the bytes that a model needs while it trains: parameters, gradients and Adam's two running means.
+    """Count the bytes of the parameters, the gradients and Adam's two running means during training.
+
+    The activations in the caches are not included; `encoder_block_cache_bytes` counts them for one block.
 
     Parameters
     ----------
@@ -241,9 +243,9 @@ def encoder_block_cache_bytes(
 def causal_block_multiplications(n: Length, config: CausalLMConfig) -> BlockMultiplications:
     """Count the multiplications in the matrix products of one causal block's forward pass.
 
-    With d_kv = n_kv_heads · d_k: projections 2 n d² + 2 n d d_kv; scores n² d; weighted sums of the values n²
-    d; gated feed-forward 3 n d d_ff. Fewer key heads do not reduce n² d, because every query head has its own
-    attention weights.
+    With d_kv = n_kv_heads · d_k: projections 2 n d² + 2 n d d_kv; scores n² d; weighted sums of the values
+    n² d; gated feed-forward 3 n d d_ff. Fewer key heads do not reduce n² d, because every query head has its
+    own attention weights.
 
     Parameters
     ----------

@@ -97,7 +97,8 @@ def _draw_array(numbers: Iterator[float], model: Array) -> Array:
 def is_lively(example: Example) -> bool:
     """Return whether an example is suitable for a worksheet.
 
-    Its numbers are neither too small nor too large, and rounding to three decimals changes no result visibly.
+    No number is too small or too large, and rounding to three decimals hardly changes a result.
+    Each token activates some hidden units but not all of them, and the training step lowers the loss.
     """
     return _is_forward_lively(example) and _is_backward_lively(example)
 

@@ -5,8 +5,8 @@ The structure is in the metadata of a lesson's cells. The markdown cell that end
 last line is `reveal("3.2a")`. The answers are not in the notebook but in the package: one file per lesson,
 `answers/03.md`, with one heading per answer, `## 3.2a`.
 
-A function call shows an answer, not a hidden cell or a text to click open, for two reasons. First, a text
-that is not in the file cannot be seen too early, whatever program opens the file. Second, JupyterLab,
+A function call shows each answer. There are two reasons not to use a hidden cell or a text to click open.
+First, a notebook file without the answers cannot show an answer too early in any program. Second, JupyterLab,
 Notebook 7, VS Code, the browser edition and an exported page all show the output of a cell in the same way.
 (All of these were tested; Colab was not.) Hidden cells work differently in each program, and students can
 open a hidden text too early.

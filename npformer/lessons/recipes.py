@@ -3,7 +3,7 @@
 A cell is one number of the worked example. All cells of all steps are numbered from 0, in the order of the
 calculation. A **recipe** describes one calculated cell. It has one of three forms:
 
-    7                       the number of cell 7
+    7                       the value of cell 7
     ("number", 2.0, "2")    a number that is part of the equation, and the text that shows it
     ("/", 7, 3)             an operation of `OPERATIONS` on other recipes: cell 7 divided by cell 3
 
@@ -162,7 +162,7 @@ class RecipeGroup(NamedTuple):
     """The cells of one step that are calculated by recipes of one form."""
 
     form: Recipe  # the recipe with "" instead of every cell number: ("+", "", "")
-    indices: Array  # (n,), the indices within the step of the n cells that have this form
+    indices: Array  # (n,), the index in the step of each of the n cells with this form
     inputs: Array  # (n, k), the k cell numbers in the recipe of each of the n cells
 
 

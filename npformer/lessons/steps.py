@@ -12,7 +12,7 @@ dog    2.000  1.000 -1.000  2.000
 bites -0.159  2.540  1.010  2.000
 man    2.909 -1.416  1.020  1.000
 
-Several small tables are printed next to each other. Such a **table row** is a list of `PlacedTable`.
+Several small tables are printed next to each other in a **table row**, which is a list of `PlacedTable`.
 """
 
 import itertools
@@ -64,7 +64,7 @@ class Step(NamedTuple):
 
 
 class PlacedTable(NamedTuple):
-    """A step in a row of tables, without row labels if the table on the left has the same labels."""
+    """A step in a row of tables. It has no row labels if the table on the left has the same labels."""
 
     step: Step
     labelled: bool
@@ -86,7 +86,7 @@ def arrange_tables(
 
 
 def _row_layout(step: Step) -> tuple[Any, ...]:
-    """Return the properties that two neighbouring tables need in common to share their row labels."""
+    """Return the properties that must be equal in two neighbouring tables that share row labels."""
     has_column_labels = bool(step.columns)
     has_several_matrices = len(step.matrices) > 1
     return step.rows, has_column_labels, has_several_matrices
@@ -127,7 +127,7 @@ def _table_lines(step: Step, labelled: bool) -> list[str]:
 
 
 def row_words(step: Step) -> tuple[str, ...]:
-    """Return the label of each line of a table: "dog/man" if two sentences have different words there.
+    """Return the label of each line of a table: "dog/man" if two sentences differ at this position.
 
     The sentences of a batch are printed next to each other, so one line shows a row of each sentence.
     """

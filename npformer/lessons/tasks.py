@@ -1,7 +1,7 @@
 """Tasks that are small enough to train in class: the order of two nouns, numbers in words, and stories.
 
-Each function draws its data with a random generator. The first two tasks return a training set and a test set
-that share no example.
+`order_task`, `number_task` and `small_stories` draw their data with a random generator. The first two of
+these functions return a training set and a test set that share no example.
 """
 
 import itertools
@@ -132,7 +132,7 @@ NUMBER_VOCABULARY = build_vocabulary(
 )
 LARGEST = 999_999
 MOST = 100_000  # the maximum number of lines: drawing more than this without repetition is slow
-SOURCE_LENGTH, TARGET_LENGTH = 9, 8  # the lengths of the longest number, in words and in digits
+SOURCE_LENGTH, TARGET_LENGTH = 9, 8  # at most 9 words; at most 6 digits, <start> and <stop>
 
 
 class Lines(NamedTuple):
@@ -255,8 +255,8 @@ PLOTS = (
 def small_stories(n: Count, rng: Rng) -> list[str]:
     """Draw stories with a grammar of three plots and simple words.
 
-    The name of the main character, the pronoun and the lost thing stay the same within a story. A language
-    model has to learn this.
+    The name of the main character, the pronoun and the thing stay the same within a story. A language model
+    has to learn to keep them the same.
 
     Parameters
     ----------
@@ -317,7 +317,7 @@ def is_small_story(text: str) -> bool:
 
 @cache
 def _patterns() -> list[str]:
-    """Return a regular expression for each plot and each pronoun."""
+    """Return a regular expression for each combination of a plot and a pronoun."""
     return [_pattern(plot, is_girl) for plot, is_girl in itertools.product(PLOTS, (True, False))]
 
 

@@ -142,7 +142,7 @@ def _check_sentences(function: str, sentences: Iterable[Sequence[str]]) -> list[
 
 
 def _check_words(function: str, argument: str, words: Sequence[str]) -> Sequence[str]:
-    """Return the words. Reject a string, which would be split into letters, and words that are no strings."""
+    """Return the words. Reject a string, which would be split into letters, and words of other types."""
     if isinstance(words, str) or not isinstance(words, Sequence):
         raise wrong_kind(function, argument, words, "a list of words (tokenize makes one)")
     for word in words:

@@ -71,7 +71,7 @@ class Example(NamedTuple):
     config: TransformerConfig
     target: Array  # (n, d_model), the output that would have loss 0
     causal: bool = False  # whether a token attends only to itself and to earlier tokens
-    sentences: int = 1  # the number of sentences; they have equal lengths, and their tokens follow each other
+    sentences: int = 1  # the number of sentences in `tokens`, all of the same length
 
 
 class Trace(NamedTuple):

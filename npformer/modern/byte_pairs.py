@@ -122,7 +122,7 @@ def train_byte_pairs(text: str | bytes, n_merges: Length) -> BytePairs:
 def _merge_pair(ids: Array, a: int, b: int, new_id: int) -> Array:
     """Replace each pair (a, b) by new_id, from left to right: if a = b, (a, a, a) becomes (new_id, a).
 
-    Changes ids (N,) in place.
+    Returns a new array that is shorter. The array `ids` (N,) is overwritten too.
     """
     starts = np.flatnonzero((ids[:-1] == a) & (ids[1:] == b))  # the positions where the pair starts
     # If a = b, a run of pairs overlaps: the pairs start at p, p + 1, p + 2, … Only every second pair can

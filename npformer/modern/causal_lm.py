@@ -58,7 +58,7 @@ from npformer.validation.rules import IN_VOCABULARY, LAYERS, Id, max_positions, 
 
 @rule("even d_k")
 def EVEN_HEAD(value: Any, name: str, call: Call) -> None:
-    """Check that d_k is even in a config of a model that always has RoPE."""
+    """Check that d_k is even, because RoPE rotates pairs of columns."""
     d_model = call.sizes["d_model"]
     d_k = d_model // value
     if d_k % 2:

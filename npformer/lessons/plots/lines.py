@@ -216,9 +216,9 @@ def gradient_by_depth(panels: Mapping[str, Mapping[str, Array]]) -> "Figure":
     Parameters
     ----------
     panels : mapping of mappings of float arrays (n_layers,)
-        The panels by their titles. A panel maps the label of a line to its sizes, for at most three lines. If
-        only rounding errors are left of a gradient, its size must be NaN, and the line ends there with a
-        mark.
+        The panels by their titles. A panel maps the label of a line to the sizes of a gradient. A panel has
+        at most three lines. The size must be NaN where only rounding errors are left of a gradient. A mark
+        shows where such a line ends.
 
     Returns
     -------
@@ -271,7 +271,7 @@ def _depth_in_words(lines: Mapping[str, Array]) -> str:
 
 
 def _format_size(size: float) -> str:
-    """Return a size as text: 12, or 1e-03 if it is smaller than 1."""
+    """Return a size as text: an integer such as "12", or "1e-03" if the size is smaller than 1."""
     return format_value(size, 0) if size >= 1 else f"{size:.0e}"
 
 

@@ -462,7 +462,7 @@ def largest_of(tables: Iterable[Array]) -> float:
 
 
 def draw_colours(axes: "Axes", values: Array, largest: float, signed: bool = True, **look: Any) -> Any:
-    """Draw a square for each number. A signed colour scale is centred at zero, others start at zero."""
+    """Draw a square for each number. Signed scales are centred at zero, unsigned ones start at zero."""
     if signed:
         scale = {"cmap": SIGNED_MAP, "vmin": -largest}
     else:

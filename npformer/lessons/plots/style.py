@@ -52,7 +52,7 @@ def in_style(draw: Callable[P, R]) -> Callable[P, R]:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """Return an empty figure of this size in inches. matplotlib lays out its panels when it is drawn."""
+    """Return an empty figure of this size in inches. Drawing the figure lays out its panels."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -114,7 +114,7 @@ def encoded(figure: "Figure", kind: str = "png") -> bytes:
 
 STAGE = "NPFORMER_STAGE"  # this environment variable is set when a lesson is run for slides
 STAGE_SIZE = (9.4, 4.86)  # the size of a picture that fills a slide, in inches
-STAGE_POINTS = 15  # the font size on slides; a slide shows 15 points as 28 of its 720 pixels
+STAGE_POINTS = 15  # the font size on slides: 15 points are 28 pixels on a slide that is 720 pixels high
 INDEX = 0.7  # the size of a subscript or superscript in matplotlib, relative to the text
 
 
@@ -125,9 +125,10 @@ def is_for_slides() -> bool:
 
 @in_style
 def fill_stage(figure: "Figure") -> None:
-    """Resize a figure for a slide: to the slide's width and to a font size of 15 points, subscripts included.
+    """Resize a figure to the width of a slide, and limit the font size to 15 points.
 
-    Fonts that are smaller than 15 points, where many numbers are close together, keep their size.
+    Fonts that are smaller than 15 points, where many numbers are close together, keep their size. A text with
+    a subscript or superscript is enlarged: the subscript gets the size that the text had before.
     """
     from matplotlib.text import Text
 
@@ -146,10 +147,10 @@ def fill_stage(figure: "Figure") -> None:
 
 
 def panels_of(figure: "Figure") -> str:
-    """Return where each panel of a drawn figure is, as text: "outside,left,right,top,bottom …".
+    """Return the position of each panel of a drawn figure as text: "outside,left,right,top,bottom …".
 
-    The numbers are percentages of the figure's width and height. `outside` is the left edge of the panel with
-    its labels.
+    The numbers are percentages of the figure's width and height. `outside` is the left edge of the
+    panel's labels.
     """
     width, height = figure.bbox.size
     panels = []

@@ -81,7 +81,7 @@ def large_table_in_words(values: Array) -> str:
     return f"{table_in_words(values)}; from one row to the next a number {side}"
 
 
-STRONGEST = 4  # the alternative text names the largest weight of so many rows
+STRONGEST = 4  # the number of rows whose largest weight is in the alternative text
 
 
 def weights_in_words(weights: Array, tokens: Sequence[str]) -> str:
@@ -124,7 +124,7 @@ def line_in_words(name: str, x: Array, y: Array) -> str:
 
 
 def sentence(title: str, *parts: str) -> str:
-    """Join a title and the texts under it to one line. The title may be empty.
+    """Join a title and the texts under the title into one line. The title may be empty.
 
     >>> sentence("step", "4 rows", "1 column"), sentence("", "4 rows")
     ('step: 4 rows; 1 column', '4 rows')
