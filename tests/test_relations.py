@@ -80,6 +80,7 @@ EXAMPLES = {
         Case(0.5 * CACHED, 0 * RIGHT, OTHERS),
         {"other": Relation("other", {"name": "cache.k", "factor": HALF_OF, "times_d_output": False})},
     ),
+    "should_be_zero_here": (Case(RIGHT, 0 * RIGHT, is_zero_here_only=True), {"other": None}),
     "sign": (Case(-RIGHT, RIGHT), {}),
     "factor": (
         Case(0.5 * RIGHT, RIGHT, sizes=SIZES),

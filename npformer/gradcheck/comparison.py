@@ -128,8 +128,8 @@ def gradcheck(
         The positional arguments of forward. Every floating array among them is differentiated, also inside
         tuples, lists, dicts and dataclasses. Other arguments (ids, masks, settings) are passed on unchanged.
         Arrays of other libraries (torch, JAX, CuPy and any library with DLPack or ``__array__``) are passed
-        to both functions as arrays of their library. A numpy.random.Generator is copied for every call, so dropout
-        uses the same mask in all calls.
+        to both functions as arrays of their library. A numpy.random.Generator is copied for every call, so
+        dropout uses the same mask in all calls.
     rng : numpy.random.Generator, optional
         Draws d_output and the steps. Default: ``np.random.default_rng(0)``. If forward has a parameter `rng`
         that receives no positional argument, each call of forward gets a copy of this generator.

@@ -7,6 +7,7 @@ from contextlib import suppress
 import numpy as np
 
 from npformer.arrays import to_host
+from npformer.gradcheck.finite_differences import SQRT_EPS
 from npformer.gradcheck.function_calls import Calls, Keys, iter_arrays
 from npformer.gradcheck.leaf_comparison import TABLE_LIMIT, LeafComparison
 from npformer.gradcheck.notes import describe_relation
@@ -17,10 +18,13 @@ from npformer.gradcheck.relations import (
     Case,
     Relation,
     find_relation,
+    max_abs,
 )
 
 # The kinds of relations that can also be found if gradients are known along random directions only.
 KINDS_OF_WHOLE_ARRAYS = ("zero", "should_be_zero", "sign", "factor")
+# The lengths of the steps that decide whether the output depends on an array at all, relative to its size.
+FAR_STEPS = (0.5, 1.0, 2.0, 4.0, 8.0, 64.0)
 
 
 def describe_failures(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[Keys, tuple[str, ...]]:
@@ -128,10 +132,26 @@ def _find_relation(
         d_output = comparison.calls.d_output
         right_table = comparison.make_correct_table()
         case = case._replace(d_output=d_output, found_table=table, right_table=right_table)
+    if max_abs(case.right) <= case.exact * case.scale and not comparison.is_sampled:
+        case = case._replace(is_zero_here_only=_depends_on(comparison))
     relation = find_relation([case], DETECTORS if is_reliable else DETECTORS_OF_UNRELIABLE_GRADIENTS)
     if relation is not None and comparison.is_sampled and relation.kind not in KINDS_OF_WHOLE_ARRAYS:
         return None
     return relation
+
+
+@np.errstate(all="ignore")
+def _depends_on(comparison: LeafComparison) -> bool:
+    """Return whether the output changes when the array moves far, in several random directions."""
+    calls = comparison.calls
+    smallest_change = SQRT_EPS * max_abs(calls.output)
+    scale = max(comparison.scale, 1.0)
+    for factor in FAR_STEPS:
+        x = comparison.x + factor * scale * calls.step_rng.standard_normal(comparison.x.shape)
+        output = calls.compute_output(comparison.leaf.keys, x)
+        if np.isfinite(output).all() and max_abs(output - calls.output) > smallest_change:
+            return True
+    return False
 
 
 def _can_be_related(comparison: LeafComparison) -> bool:

@@ -13,6 +13,9 @@ Differences …", 1911.
 The right quotient minus the left quotient is a t + b t³ + O(t⁵). This difference, the jump, tends to 0 as
 t → 0, except at a kink, where the derivative jumps.
 
+If the second derivative jumps, the expansion has more powers. Then the right and the left quotients are
+extrapolated separately, from q(t) = φ'(0) + a t + b t² + O(t³). The better of the two estimates is used.
+
 The error bound of an estimate is the sum of three parts. The difference between the two extrapolations of
 order four bounds the truncation error. The other parts are the jump, extrapolated to t → 0, and the rounding
 error of the outputs.
@@ -137,15 +140,11 @@ class Line:
         h = FIRST_STEP * scale * 2 ** self.rng.uniform(-0.5, 0.5)
         right = [self.difference_quotient(t) for t in (h, h / 2, h / 4)]
         left = [self.difference_quotient(-t) for t in (h, h / 2, h / 4)]
-        D_0, D_1, D_2 = [(right_t + left_t) / 2 for right_t, left_t in zip(right, left, strict=True)]
-        jump_0, jump_1, jump_2 = [float((r - l).sum()) for r, l in zip(right, left, strict=True)]  # noqa: E741
-        coarse = (4 * D_1 - D_0) / 3
-        fine = (4 * D_2 - D_1) / 3
-        terms = (16 * fine - coarse) / 15
-        truncation_error = abs(float((fine - coarse).sum()))
-        jump = (8 * (2 * jump_2 - jump_1) - (2 * jump_1 - jump_0)) / 7
         rounding_error = max(self.bound_rounding_error(h / 4), self.bound_rounding_error(-h / 4))
-        error_bound = truncation_error + abs(jump) + rounding_error
+        terms, error = min(
+            _extrapolate_central(right, left), _extrapolate_one_sided(right, left), key=lambda pair: pair[1]
+        )
+        error_bound = error + rounding_error
         if not math.isfinite(error_bound):
             error_bound = math.inf
             rounding_error = 0.0
@@ -258,6 +257,40 @@ class Line:
         if rise_at_double * (1 + 1 / SAFETY) < rise < rise_at_double * (2 - 1 / SAFETY):
             return best._replace(reason=DERIVATIVE_DIVERGES)
         return best._replace(reason=ROUGH)
+
+
+def _extrapolate_central(right: list[Floats], left: list[Floats]) -> tuple[Floats, float]:
+    """Extrapolate the central differences for steps h, h/2 and h/4 to h = 0. Return terms and error."""
+    D_0, D_1, D_2 = [(right_t + left_t) / 2 for right_t, left_t in zip(right, left, strict=True)]
+    jump_0, jump_1, jump_2 = [float((r - l).sum()) for r, l in zip(right, left, strict=True)]  # noqa: E741
+    coarse = (4 * D_1 - D_0) / 3
+    fine = (4 * D_2 - D_1) / 3
+    terms = (16 * fine - coarse) / 15
+    truncation_error = abs(float((fine - coarse).sum()))
+    jump = (8 * (2 * jump_2 - jump_1) - (2 * jump_1 - jump_0)) / 7
+    return terms, _replace_nan(truncation_error + abs(jump))
+
+
+def _extrapolate_one_sided(right: list[Floats], left: list[Floats]) -> tuple[Floats, float]:
+    """Extrapolate the right and the left quotients separately. Return the mean of both limits and its error.
+
+    This is better for a function whose second derivative jumps, such as max(0, x)² at x = 0.
+    """
+    limits = []
+    errors = []
+    for quotient_0, quotient_1, quotient_2 in (right, left):
+        coarse = 2 * quotient_1 - quotient_0
+        fine = 2 * quotient_2 - quotient_1
+        limits.append((4 * fine - coarse) / 3)
+        errors.append(abs(float((fine - coarse).sum())))
+    limit_right, limit_left = limits
+    jump = abs(float((limit_right - limit_left).sum()))
+    return (limit_right + limit_left) / 2, _replace_nan(sum(errors) + jump)
+
+
+def _replace_nan(error: float) -> float:
+    """Return the error, or infinity if it is not a number."""
+    return math.inf if math.isnan(error) else error
 
 
 def _mark_kink(estimate: Estimate, sides: Floats, gap: float) -> Estimate:

@@ -35,6 +35,7 @@ KINDS: dict[str, tuple[str, ...]] = {  # every kind of relation, with the names 
     "sum_too_many": ("axes",),
     "mean_too_many": ("axes",),
     "should_be_zero": ("other",),  # other: a second relation, of kind "other", or None
+    "should_be_zero_here": ("other",),  # the same, if the output depends on the argument at other points
     "sign": (),
     "factor": ("factor", "origins"),
     "other": ("name", "factor", "times_d_output"),
@@ -120,6 +121,7 @@ class Case(NamedTuple):
     d_output: Array | None = None
     found_table: Array | None = None  # shape d_output.shape + found.shape
     right_table: Array | None = None  # shape d_output.shape + right.shape
+    is_zero_here_only: bool = False  # whether a gradient of 0 is not 0 at other points
 
 
 _Pair = tuple[Array, Array, float]  # received array, correct array, the error that counts as zero
@@ -351,7 +353,8 @@ def detect_zero(cases: Sequence[Case]) -> Relation | None:
         return Relation("zero")
     if any(max_abs(c.right) > c.exact * c.scale for c in cases):
         return None
-    return Relation("should_be_zero", {"other": detect_other_array(cases)})
+    kind = "should_be_zero_here" if any(c.is_zero_here_only for c in cases) else "should_be_zero"
+    return Relation(kind, {"other": detect_other_array(cases)})
 
 
 def detect_factor(cases: Sequence[Case]) -> Relation | None:

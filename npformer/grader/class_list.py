@@ -41,7 +41,7 @@ class Student(NamedTuple):
     id: str
     name: str
     email: str
-    keys: frozenset[str] = frozenset()  # the student's number, login and e-mail address
+    keys: frozenset[str] = frozenset()  # the student's number, login, e-mail address and submission id
     late: float | None = None  # seconds after the deadline, from Gradescope's column; otherwise None
 
     def __str__(self) -> str:
@@ -151,9 +151,9 @@ def find_owners(
 ) -> Owners:
     """Find the student who owns each file.
 
-    `claims` has the student's name that each file contains (its claim). A claim is used only if the path of
-    the file fits no student or several students. Without a class list, the student is the person whom the
-    file or its path names.
+    `claims` has the student's name that each file contains (its claim). A claim decides only if the path of
+    the file fits no student or several students. If a claim contradicts the path, the file is also listed
+    for the teacher. Without a class list, the student is the person whom the file or its path names.
     """
     to_grade = [file for file in files if not file.skip_reason]
     if class_list is None:
@@ -234,7 +234,10 @@ def _find_by_path(index: Index, path: str) -> set[Student]:
 
 
 def _find_students(index: Index, keys: Iterable[str], text: str) -> set[Student]:
-    """Find students by these keys. If no key fits, use the longest student's name that occurs in the text."""
+    """Find students by these keys.
+
+    If no key fits, the longest name of a student that occurs in the text decides.
+    """
     found = set[Student]().union(*(index.get(_normalize_key(key), set()) for key in keys))
     if found:
         return found

@@ -71,9 +71,10 @@ def _grade_one_file(path: Path, typed: str, assignment: Assignment, limits: Limi
 
 
 def _iter_replies(rows: Sequence[Row], is_assigned: bool) -> Iterator[str]:
-    """Yield the feedback, the problems and the number of correct answers. Exits with 1 after a wrong answer.
+    """Yield the feedback, the problems and the number of correct answers.
 
-    A missing answer counts as wrong only if the user has chosen the exercises (`is_assigned`).
+    Exits with code 1 unless the whole file was read and all answers are correct. A missing answer counts as
+    wrong only if the user has chosen the exercises (`is_assigned`), or if there is no answer at all.
     """
     answered = [row for row in rows if row.is_answered]
     unanswered = [row for row in rows if not row.is_answered]

@@ -33,7 +33,7 @@ MAX_CALLBACKS = 1000  # how often one call of a student's function may call func
 MIN_SHARE = 0.05  # a new worker for the same file gets at least this part of the time limit
 WALL_SECONDS_PER_CPU_SECOND = 3  # gives the limit of wall time if the user has set none
 CPU_TOLERANCE = 0.5  # A worker that ends within so many seconds of its CPU limit has reached the limit.
-SYSTEM_SECONDS = 60.0  # the system's time limit to start a process, which is not the student's time
+SYSTEM_SECONDS = 60.0  # the time limit for starting a process; it does not count as the student's time
 TEXT_LENGTHS = {"student": 100, "problem": 300, "names": 5000}  # the largest lengths of texts from the worker
 REPLY_LENGTH = 2000  # the largest length of each text in a row
 MESSAGE_LENGTH = 80  # the largest length of an error message, which the student may have written
@@ -42,7 +42,7 @@ FUNCTION_NAME_LENGTH = 100
 MAX_LINE = 2**24  # the largest line number; a submission has at most this number of bytes
 NAME_SIMILARITY = 0.8  # the least similarity of a misspelt name and the suggested name
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-SLOW_IMPORTS = {  # modules that take seconds to import, with bytes that every submission using them contains
+SLOW_IMPORTS = {  # modules that take seconds to import, each with bytes that show its use in a submission
     "matplotlib.pyplot": b"matplotlib",
     "IPython.core.inputtransformer2": b'"cells"',
 }
@@ -62,9 +62,10 @@ class Limits(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The answer of one submission to one exercise. A file that is not graded has one row without exercise.
+    """The answer of one submission to one exercise.
 
-    The field names are also the column names of the table that users read, so do not rename the fields.
+    A skipped file has one row without an exercise. The field names are also the column names of the table
+    that users read, so do not rename the fields.
     """
 
     submission: str
@@ -331,7 +332,7 @@ def _read_changed(positions: Any, arguments: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _call_back(function: Callable[..., Any], arguments: Sequence[Any]) -> Message:
-    """Call a function of the checker for the worker, and send the result to the worker.
+    """Call a function of the checker for the worker, and return the message with the result.
 
     The student's function has received this function as an argument.
     """
@@ -357,7 +358,7 @@ def _suggest_name(exercise_id: str, names: Sequence[str]) -> str:
 
 
 def _start_server(home: str, hidden: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start the server that forks the workers. Returns the process and the socket of the server."""
+    """Start the server that forks the workers, and return its process and a socket connected to it."""
     grader_package = str(Path(__file__).parent.resolve())
     root = Path(__file__).parents[2].resolve()
     search_path = _make_search_path(root)
@@ -396,7 +397,7 @@ def _make_search_path(root: Path) -> list[str]:
 def _choose_covered(secret: Sequence[Path], needed: Sequence[str]) -> list[str]:
     """Return the secret directories that contain no needed directory.
 
-    Only these can be covered in the sandbox.
+    If the sandbox covers a directory, it also hides every directory inside.
     """
     covered = []
     for directory in secret:

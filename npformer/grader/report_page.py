@@ -46,7 +46,7 @@ class Topic(NamedTuple):
 
 
 def find_topics(class_points: Iterable[StudentPoints]) -> list[Topic]:
-    """Return the lesson sections that should be taught again, starting with the most students."""
+    """Return the lesson sections to teach again, sorted by the number of students affected, largest first."""
     exercises = {exercise.id: exercise for exercise in list_exercises()}
     wrong_rows = defaultdict[tuple[str, tuple[str, ...]], list[Row]](list)
     students = defaultdict[str, set[Student]](set)

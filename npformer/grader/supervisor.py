@@ -171,10 +171,11 @@ def _read_or_explain(file: Submission) -> bytes | str:
 
 
 class Journal:
-    """A file next to the table that stores each finished submission as one line of JSON.
+    """A file that stores the report on each finished submission as one line of JSON.
 
-    The first line contains the settings. The caller removes the journal when the table is written. Raises
-    ValueError if a journal of an interrupted run exists, unless `resume` is true.
+    The file is next to the table of answers. Its first line contains the settings. The caller removes the
+    journal when the table is written. Raises ValueError if a journal of an interrupted run exists, unless
+    `resume` is true.
     """
 
     def __init__(self, table: Path, resume: bool = False) -> None:
@@ -207,7 +208,10 @@ class Journal:
         return finished
 
     def _read_lines(self) -> list[Any]:
-        """Return the lines of an interrupted run. The file of a truncated line is graded again."""
+        """Return the lines of an interrupted run.
+
+        A truncated line is skipped, so the file of this line is graded again.
+        """
         if not self.path.exists():
             return []
         lines = []

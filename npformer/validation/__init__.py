@@ -10,8 +10,8 @@
 - `cache_key` describes a call by a key. A call with the key of an earlier accepted call is not checked again.
 - `output_files` checks paths of output files and writes the files.
 
-From the call to the message there are at most four functions: the wrapper that `checked` makes, `check_call`,
-the check of a rule, and a function of `checks`. By default, the traceback of a rejected call ends in the
-wrapper, so the package adds only one frame below the line of the caller. With the environment variable
-NPFORMER_FULL_TRACEBACK=1, the traceback shows all these functions.
+At most four functions run between a call and its error message: the wrapper that `checked` makes,
+`check_call`, the check of a rule, and a function of `checks`. By default, the traceback of a rejected call
+ends in the wrapper, so the package adds only one frame below the line of the caller. With the environment
+variable NPFORMER_FULL_TRACEBACK=1, the traceback shows all these functions.
 """

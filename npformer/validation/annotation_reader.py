@@ -141,9 +141,9 @@ FIELDS_FOR_GRADIENT: dict[type, tuple[str, ...]] = {}
 def cache_rule(kind: Any) -> Rule:
     """Return the rule of a cache of type `kind`. The rule records the sizes and dtype of the gradient.
 
-    The length of a dimension comes from the first field that has its name. The dtype comes from the field
-    `dtype` of the cache. Without such a field, the dtype comes from the first float array among the fields
-    that set a length, or else among all fields.
+    The length of a dimension comes from the first field whose annotation names the dimension. The dtype comes
+    from the field `dtype` of the cache. Without such a field, the dtype comes from the first float array
+    among the fields that set a length, or else among all fields.
     """
     shape_fields = fields_that_record_sizes(kind)
     field_rules = {field: to_rule(annotation) for field, annotation in kind.__annotations__.items()}

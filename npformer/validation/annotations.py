@@ -1,8 +1,8 @@
 """The annotations for signatures: arrays with their shapes, numbers with their ranges.
 
 `Float[Array, "... T d_model"]` is an array of floats with these axes. Further rules may follow the dimension
-names. A type checker sees only the plain type, because every annotation is a `typing.Annotated` of this type.
-The module `annotation_reader` turns annotations into rules.
+names. A type checker reads the name `Float` as `typing.Annotated`, so it sees only the type `Array`. The
+module `annotation_reader` turns annotations into rules.
 """
 
 from collections.abc import Callable
@@ -143,7 +143,7 @@ def number(description: str, **bounds: float) -> Rule:
 def integer(description: str, minimum: int = -checks.LARGEST, *, is_size: bool = False) -> Rule:
     """Return the rule of an integer.
 
-    With `is_size`, the integer is also recorded as a length: the argument `d_model` is the length of d_model.
+    With `is_size`, the integer is also recorded: the argument `d_model` is the length of the axis d_model.
     """
 
     def check(value: Any, name: str, call: Call) -> None:

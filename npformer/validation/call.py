@@ -82,8 +82,8 @@ class Rule:
     dimension_names : tuple of str, or None
         The dimension names of an array that records its sizes.
     parts : callable
-        parts(path, value) returns the places that are checked after the value itself. These are the fields of
-        a NamedTuple, and the same value with further rules.
+        parts(path, value) returns the places that are checked after the value itself. A place is a field of a
+        NamedTuple, an entry of a tuple, or the same value with a further rule.
     is_optional : bool
         Whether None is accepted.
     is_float : bool

@@ -48,7 +48,7 @@ def check_entries(function: str, argument: str, x: Any, kinds: str, expected: st
     """Raise TypeError unless x is an array with entries of these kinds.
 
     `kinds` has the one-letter codes of NumPy, such as "iu" for integers. If `dtype` is given, a message about
-    a wrong dtype has this text instead of `expected`.
+    a wrong dtype contains the value of `dtype` instead of the value of `expected`.
     """
     if not is_array(x):
         raise wrong_kind(function, argument, x, expected)
@@ -130,7 +130,10 @@ def _fits(shape: tuple[int, ...], names: DimensionNames, sizes: Mapping[str, int
 
 
 def may_be_empty(name: str) -> bool:
-    """Return whether a dimension may have length 0. Only sequence lengths (T, S) may."""
+    """Return whether a dimension may have length 0.
+
+    Only sequence lengths may be 0. Their names begin with T or S.
+    """
     return name[0] in "TS"
 
 

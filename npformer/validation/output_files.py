@@ -1,4 +1,4 @@
-"""Check output paths before any work is done. Write several files so that either all or none appear."""
+"""Check output paths before any work is done. Write several files so that none appears if writing fails."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -71,9 +71,9 @@ def check_output_folder(name: str | os.PathLike[str], files: Iterable[str] = ())
 
 
 def _check_writable(path: Path, folder: Path) -> Path:
-    """Return the path.
+    """Return the path, or raise ValueError if `folder` is read-only.
 
-    Raise ValueError if `folder` is read-only: the path itself or a parent folder of it.
+    `folder` is the path itself or one of its parent folders.
     """
     if not os.access(folder, os.W_OK):
         raise ValueError(f"{str(path)!r} cannot be written; choose another place")
@@ -81,9 +81,10 @@ def _check_writable(path: Path, folder: Path) -> Path:
 
 
 def write_files(files: Mapping[Path, str | bytes]) -> list[Path]:
-    """Write all files, or none of them if an error occurs, and return their paths.
+    """Write all files and return their paths.
 
-    Missing folders are created. Each file is first written under a temporary name in its folder.
+    Missing folders are created. Each file is first written under a temporary name in its folder. The files
+    get their final names only after all of them are written. If writing fails, none of the files appears.
     """
     temporary_files = {file: file.with_name(f".{file.name}.{os.getpid()}.part") for file in files}
     try:

@@ -140,7 +140,7 @@ def has_same_structure(tree: Any, other: Any) -> bool:
 
 @rule("finite", Phase.IDS, reads_values=True)
 def FINITE(grads: Any, name: str, call: Call) -> None:
-    """Check that gradients have no NaN and no infinity; an array on a GPU is not checked."""
+    """Check that all gradients and their squares are finite; an array on a GPU is not checked."""
     for path, gradient in iter_leaves(call.function, grads):
         if isinstance(gradient, np.ndarray) and not _has_finite_squares(gradient):
             what = "NaN or a number too large to square"
@@ -149,8 +149,8 @@ def FINITE(grads: Any, name: str, call: Call) -> None:
 
 def _has_finite_squares(gradient: Any) -> bool:
     """Return whether the square of every entry is finite."""
-    # The dot product is fast because it makes no new array. But it can also overflow if all squares are
-    # finite. Then the second test decides.
+    # The dot product is fast because it makes no new array. But the sum of finite squares can also overflow.
+    # Therefore the second test decides if the dot product is not finite.
     return math.isfinite(np.vdot(gradient, gradient)) or bool(np.isfinite(gradient * gradient).all())
 
 

@@ -8,10 +8,10 @@ A dimension name has the same length in all arguments of a call. A number instea
 sequence can be empty, a row cannot. Parameters are checked field by field. A config determines the lengths of
 the dimensions that its fields name. A cache determines the shape of the gradient.
 
-Each annotation has a `Rule` (`call`), which raises an error with a message from `checks`. A `Call` records
-the sizes of the arguments. The functions inside the package call each other without checks, so only the call
-of the user is checked. A call with the cache key of an earlier accepted call skips all checks except those
-that read the values in arrays.
+Each annotation has a `Rule`, which raises an error with a message from `checks`. A `Call` records the sizes
+of the arguments. Both classes are in the module `call`. The functions inside the package call each other
+without checks, so only the call of the user is checked. A call with the cache key of an earlier accepted call
+skips all checks except those that read the values in arrays.
 """
 
 import functools
@@ -161,7 +161,7 @@ def passes_checks(call: Call, signature: Signature, only_of_values: bool) -> boo
 
 
 def mention_none(error: TypeError, place: Place, function: str) -> None:
-    """If an optional value has the wrong type, change the message: it says that None is accepted too."""
+    """Change the message about an optional value of the wrong type, so that it mentions None."""
     problem: checks.WrongKind | None = getattr(error, "wrong_kind", None)  # None if the dtype is wrong
     if problem and problem.argument == place.path and place.rule.is_optional:
         expected = f"None or {problem.expected}"

@@ -141,7 +141,10 @@ def _reject_position(position: int) -> Any:
 
 
 def unpack(frame: bytes, function_at: Callable[[int], Any] = _reject_position) -> Any:
-    """Decode a frame. `function_at` returns the function for an index. Raises Forged for other bytes."""
+    """Decode a frame.
+
+    `function_at` returns the function for an index. Raises Forged if the bytes are not a valid frame.
+    """
     try:
         decode = partial(_decode, _DECODERS | {"\0f": function_at})
         return json.loads(_check_size(frame).decode("ascii"), object_hook=decode)

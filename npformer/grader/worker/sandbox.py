@@ -228,8 +228,8 @@ def limit_resources(cpu: float, megabytes: int, processes: int) -> None:
 def set_subreaper() -> None:
     """Make this process the parent of every orphaned descendant, if the system allows this.
 
-    A submission can start a process in a new session and end its parent. Such a process would otherwise
-    become a child of process 1 of the system, and `kill_descendants` would not find it.
+    A submission can start a process in a new session and end the parent of that process. Such an orphan would
+    otherwise become a child of process 1 of the system, and `kill_descendants` would not find it.
     """
     with suppress(OSError, AttributeError):
         call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

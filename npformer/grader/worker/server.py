@@ -151,7 +151,7 @@ def make_callback(channel: Channel, position: int) -> Callable[..., Any]:
 
 
 class _FakeNpformer(MetaPathFinder, Loader):
-    """Replaces npformer by modules from which every name can be imported, but no function computes anything.
+    """Replaces npformer by modules in which every name can be imported as a function that computes nothing.
 
     A submission must not use npformer's functions as answers. An import of npformer still works, because
     notebooks import and call the checker.
@@ -165,7 +165,7 @@ class _FakeNpformer(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Make every name in the module a function.
 
-        This function returns True in the checker, and raises an error elsewhere.
+        The function returns True in the module of the checker, and raises an error in every other module.
         """
 
         def make_function(name: str) -> Any:
@@ -185,7 +185,7 @@ def leave_search_path() -> None:
     """Remove the directories of this package and of the server from the search path of imports.
 
     These are the first two directories of PYTHONPATH. The server's directory stays in PYTHONPATH. If a
-    submission starts another Python process, it finds the empty npformer.py there, and none of our modules.
+    submission starts another Python process, that process finds only the empty npformer.py there.
     """
     package, home, *others = os.environ["PYTHONPATH"].split(os.pathsep)
     sys.path[:] = [path for path in sys.path if path not in (package, home)]
