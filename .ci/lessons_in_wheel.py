@@ -24,7 +24,7 @@ class Lessons(BuildHookInterface):
             text = json.dumps(lesson, indent=1, ensure_ascii=False) + "\n"
             (self.folder / path.name).write_text(text, encoding="utf-8", newline="\n")
             build_data["force_include"][str(self.folder / path.name)] = f"npformer/lessons/{path.name}"
-        # slides.py takes the speaker notes from notebooks/README.md.
+        # slides.py reads the lesson plan from notebooks/README.md for the speaker notes.
         plan = str(Path(self.root, "notebooks", "README.md"))
         build_data["force_include"][plan] = "npformer/lessons/README.md"
 

@@ -19,7 +19,7 @@ class ReadmeHook(MetadataHookInterface):
 
 
 def absolute(text: str, repository: str) -> str:
-    """Make links absolute: the source of a picture becomes the raw file, any other link a GitHub page."""
+    """Make links absolute. A picture links to the raw file, and any other link leads to a GitHub page."""
 
     def link(found: re.Match[str]) -> str:
         picture, words, path = found.groups()

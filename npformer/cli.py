@@ -67,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     exit_code : int
-        0 for success, 1 if answers are wrong or the output was closed, 2 for an error, 130 for Ctrl+C.
+        0 for success, 1 if an answer is wrong or missing, a lesson fails or the output was closed, 2 for an
+        error, 130 for Ctrl+C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     parser, commands = _make_parser()

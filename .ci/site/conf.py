@@ -27,7 +27,7 @@ default_role = "autolink"  # `name` in a docstring becomes a link if the name ca
 napoleon_google_docstring = False
 # Types are prose such as "float array (..., T, d_model)", so Sphinx must not read their words as class names.
 napoleon_use_param = napoleon_use_rtype = False
-napoleon_use_ivar = True  # the attributes of a class as one list, instead of a block with its type for each
+napoleon_use_ivar = True  # show the attributes of a class as one list, not as separate blocks
 # Do not warn that private names and types in prose have no page to link to.
 nitpick_ignore_regex = [("py:obj", ".*"), ("py:class", ".*")]
 autosummary_context = {"search_terms": reference.SEARCH_TERMS}

@@ -1,8 +1,8 @@
 """Build the browser edition: JupyterLite with the kernel Pyodide, npformer and the lessons.
 
 Nothing is installed when a lesson opens: the lock file of the site lists npformer and its dependencies, and
-the kernel loads them first. No other server is used, unless the site was built with --cdn. Then the browser
-downloads Pyodide's wheels from Pyodide's server and compares their checksums.
+the kernel loads them first. The browser uses no other server, unless the site was built with --cdn. With
+--cdn, the browser downloads Pyodide's wheels from Pyodide's server and verifies their checksums.
 """
 
 import hashlib

@@ -10,8 +10,8 @@ import re
 import shutil
 import zipfile
 
-# _code_to_hash_pyc makes a .pyc that Python checks by its hash, not by its time. Type checkers do not know
-# this private function, so mypy must ignore this line.
+# _code_to_hash_pyc makes a .pyc that contains a hash of the source instead of a modification time. Type
+# checkers do not know this private function, so mypy must ignore this line.
 from importlib._bootstrap_external import _code_to_hash_pyc  # type: ignore[attr-defined]
 from pathlib import Path
 

@@ -12,7 +12,7 @@ from lite import LESSON_URL
 
 Cell = dict[str, Any]
 ANSWER = "**Answer.**"
-# An output has its data in several formats. The page shows the first of these formats that the output has.
+# The formats of an output that a page can show. If an output has several of them, the first one is shown.
 KINDS = ("text/html", "image/png", "text/markdown", "text/plain")
 PLAYER = re.compile(
     r"""<iframe title="(?P<title>[^"]*)"[^>]*? srcdoc='(?P<page>[^']*)'></iframe>""", re.DOTALL
@@ -35,7 +35,7 @@ def write_lessons(notebooks: Path, pages: Path, static: Path) -> None:
 
 
 def with_button(cells: list[Cell], name: str) -> list[Cell]:
-    """Insert the button that runs the lesson in a browser below the title, in the first cell."""
+    """Insert a button below the title in the first cell. The button runs the lesson in the browser."""
     title, _, rest = text(cells[0]["source"]).partition("\n")
     button = BUTTON.format(url=LESSON_URL.format(lesson=name.removesuffix(".ipynb")))
     return [{**cells[0], "source": f"{title}\n\n{button}\n{rest}"}, *cells[1:]]

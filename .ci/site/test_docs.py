@@ -218,7 +218,7 @@ def test_a_lesson_is_there_with_its_outputs_and_its_answers_folded(opened, lesso
 
 
 def assert_drawn(page):
-    """Check that every equation of the page is drawn, none as an error."""
+    """Check that every equation of the page is drawn, and that none shows an error."""
     drawn = (
         "document.querySelectorAll('.math').length <= document.querySelectorAll('mjx-container svg').length"
     )

@@ -87,7 +87,7 @@ def make_cell(cell_type: str, text: str, **metadata: Any) -> Cell:
 
 
 def _format_task(exercise: Exercise) -> str:
-    """Return the exercise as Markdown, with one paragraph per line and the required name of the answer."""
+    """Return the exercise as Markdown. Each line becomes a paragraph; the last one names the answer."""
     title, *lines, last_line = str(show(exercise.id)).splitlines()
     answer_name = "" if exercise.kind == "code" else f" under the name `{exercise.name}`"
     return "\n\n".join([f"### {title}", *lines, f"{last_line.rstrip('.')}{answer_name}."])
@@ -108,7 +108,7 @@ IMPORTS = "import numpy as np\n\nfrom npformer.exercises import check\n"
 
 
 def _make_nbgrader_cells(exercises: Sequence[Exercise], points: float) -> list[Cell]:
-    """Make the cells of the notebook. Each exercise has a cell for the task, the answer and the test."""
+    """Make the cells of the notebook. Each exercise has three cells: the task, the answer and the test."""
     cells = [
         make_cell("markdown", "# Assignment"),
         make_cell("code", IMPORTS, **_make_nbgrader_metadata("imports", locked=True)),

@@ -1,8 +1,8 @@
 """Exams: an exam paper from the bank of exercises and a key with the answers, as pages and as notebooks.
 
 The same seed always gives the same paper. For each duration, the four parts (remember, compute, find the
-bug, derive) have a fixed number of questions. Topics alternate. The seed selects the numbers of a question,
-and the wrong line of a function, in the same way as a student's name does.
+bug, derive) have a fixed number of questions. Topics alternate. The seed selects the numbers of a question
+and the wrong line of a function, as a student's name does in an id such as `pe.entry@Ada`.
 """
 
 from collections import Counter

@@ -2,15 +2,15 @@
 
     python one_page.py              or, to hear your own name:    python one_page.py Ada
 
-NumPy only, every gradient by hand; letters as in "Attention Is All You Need" (Vaswani et al., 2017). Each
+NumPy only, every gradient by hand; symbols as in "Attention Is All You Need" (Vaswani et al., 2017). Each
 function goes down the page, and its `backward` comes up again: of two lines with the same number, the lower
-one undoes the upper one, whose letters it sees. dy is the gradient of the loss with respect to y: it has the
-shape of y, and says by how much the loss would grow with each entry. Every line of `backward` obeys a rule:
+one undoes the upper one and uses its variables. dy is the gradient of the loss with respect to y: it has the
+shape of y, and says how fast the loss grows with each entry of y. Every line of `backward` obeys a rule:
 
-    y = x W             dx = dy W^T  and  dW = x^T dy: to each factor goes the other one
+    y = x W             dx = dy W^T  and  dW = x^T dy: dy times the other factor
     y = f(x)            dx = dy f'(x), entry by entry
     y = softmax(x)      dx = y (dy - sum(dy y)), row by row
-    x is used twice     dx is the sum of both; so a weight sums over all its uses
+    x is used twice     dx is the sum of both gradients; so dW sums over all uses of W
 
 Shapes: B lines of T letters, d numbers a letter, h heads of d_k = d / h, d_ff hidden units. x.mT: each x^T.
 """
@@ -20,7 +20,7 @@ from math import sqrt
 
 import numpy as np
 
-LETTERS, N = " abcdefghijklmnopqrstuvwxyz|", 16  # N letters, a bar, and the same N from the last to the first
+LETTERS, N = " abcdefghijklmnopqrstuvwxyz|", 16  # a line: N letters, a bar, and the N letters reversed
 ROW = {"axis": -1, "keepdims": True}  # x.sum(**ROW) adds up each row: (..., d) -> (..., 1)
 
 def positions(T, d):
@@ -52,9 +52,9 @@ def layer_norm(x, gamma, beta, eps=1e-5):
         dgamma, dbeta = (dy * x_hat).sum((0, 1)), dy.sum((0, 1))           # ④ (d,), (d,)
         dx_hat = dy * gamma                                                # ④ (B, T, d)
         dsigma = -(dx_hat * x_hat / sigma).sum(**ROW)                      # ③ (B, T, 1): factor -c / sigma^2
-        dc = dx_hat / sigma                                                # ③ (B, T, d): past sigma, so far
+        dc = dx_hat / sigma                                                # ③ (B, T, d): so far without sigma
         dc += dsigma * c / sigma / x.shape[-1]                             # ② (B, T, d): and through sigma
-        dx = dc - dc.mean(**ROW)                                           # ① (B, T, d): x, and x in the mean
+        dx = dc - dc.mean(**ROW)                                           # ① (B, T, d): direct, and via mean
         return dx, dgamma, dbeta
     return y, backward
 
@@ -93,7 +93,7 @@ def block(x, W_Q, W_K, W_V, W_O, gamma_1, beta_1, W_1, b_1, W_2, b_2, gamma_2, b
         df, *dnorm_2 = norm_2_backward(dy)                                 # ④ (B, T, d): for f, and for h
         dh, *dffn = ffn_backward(df)                                       # ③ (B, T, d): for h, through FFN
         da, *dnorm_1 = norm_1_backward(df + dh)                            # ② (B, T, d): h was used twice
-        dx, *dattention = attention_backward(da)                           # ① (B, T, d): and so was x
+        dx, *dattention = attention_backward(da)                           # ① (B, T, d): x was used twice too
         return da + dx, *dattention, *dnorm_1, *dffn, *dnorm_2
     return y, backward
 
@@ -111,12 +111,12 @@ def transformer(ids, E, *weights):
         for block_backward in reversed(undo):                              # ②
             dx, *dblock = block_backward(dx)                               # ② (B, T, d)
             dweights = dblock + dweights                                   # ②
-        np.add.at(dE, ids, dx * sqrt(d))                                   # ① (28, d): adds up what recurs
+        np.add.at(dE, ids, dx * sqrt(d))                                   # ① (28, d): sums repeated ids
         return [dE, *dweights]
     return logits, backward
 
 def cross_entropy(logits, targets):
-    """loss = -mean(log p[target]),  p = softmax(logits); where the target is -1, nothing was asked"""
+    """loss = -mean(log p[target]),  p = softmax(logits); targets of -1 do not count"""
     right = (*np.nonzero(targets >= 0), targets[targets >= 0])             # where
     p = softmax(logits)                                                    # ① (B, T, 28)
     loss = -np.log(p[right]).mean()                                        # ② ()
@@ -153,14 +153,14 @@ def new_weights(rng, d=32, d_ff=128, h=2, n_blocks=2):
     return weights
 
 def noise(rng, B=16):
-    """Lines such as "      qzj bxwv|vwxb jzq      ": what is read, and what comes next where we ask for it"""
+    """Lines such as "      qzj bxwv|vwxb jzq      ": the input, and each next letter (-1 before the bar)"""
     letters = rng.integers(27, size=(B, N))                                # 0 is the space
     letters[np.arange(N) < rng.integers(N, size=(B, 1))] = 0               # words of 1 to N letters
     lines = np.hstack([letters, np.full((B, 1), 27), letters[:, ::-1]])    # (B, 2N + 1)
     return lines[:, :-1], np.where(np.arange(2 * N) < N, -1, lines[:, 1:])
 
 def say(word, weights):
-    """Letter by letter: always the likeliest, given the word and what is said so far"""
+    """Say a word letter by letter: always the likeliest letter, given the word and the answer so far"""
     line = "".join(letter for letter in word.lower() if letter in LETTERS[:27])[:N].rjust(N) + "|"
     while len(line) <= 2 * N:
         logits, _ = transformer(np.array([[LETTERS.index(letter) for letter in line]]), *weights)

@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Sequence
 
-PATTERNS = {  # match the numbers that are drawn, unless the lesson chooses them
+PATTERNS = {  # the default patterns for the numbers that are drawn
     "bars": r"-?[\d,]*\.?\d+(?=\D*$)",  # the last number of each line
     "squares": r"(?<![\w.])-?\d+\.\d*(?![\w.])",  # every number with a decimal point
 }
@@ -98,7 +98,10 @@ def enlarge(printed: str) -> str:
 
 
 def choose_font_size(longest: int, n_lines: int) -> int:
-    """Return the font size in pixels at which the lines fit on a slide. `longest` is a number of letters."""
+    """Return the font size in pixels at which the lines fit on a slide.
+
+    `longest` is the number of letters in the longest line.
+    """
     fits_width = int(WIDTH / LETTER / longest)
     fits_height = HEIGHT // n_lines
     return max(SMALLEST_FONT, min(LARGEST_FONT, fits_width, fits_height))

@@ -1,4 +1,4 @@
-"""Slides: turn a lesson's notebook into a slide show for a browser, which needs no network.
+"""Slides: turn a lesson's notebook into a slide show that a browser shows without a network.
 
     question → pause → run → picture → answer
 
@@ -21,10 +21,11 @@ where     which numbers are drawn, as a regular expression
 station   a step of the worked example; the question's slide shows the player at this step
 again     the title of an earlier slide, whose picture or table the question's slide repeats
 cover     the part of the answer's picture that is visible before the answer is shown (see `make_covers`)
-ahead     like `cover`, for an answer on a separate slide; a table is shown with gaps
+ahead     like `cover`, but the question's slide shows the result of the next code slide in advance;
+          with "table", the result is a table with gaps
 
 The lesson is run again for the slides, because the letters in a saved picture are too small for a large room.
-In this run the pictures are drawn in a smaller size, so that enlarged letters are large (see plots.style).
+In this run, a figure is smaller than in the lesson, so its letters are larger on the slide (see plots.style).
 """
 
 import html
@@ -157,7 +158,7 @@ def find_lesson(lesson: str) -> Path:
 
 
 class LessonFails(RuntimeError):
-    """A cell of a lesson raised an error or took too long."""
+    """A cell of a lesson raised an error or took too long, or no kernel started."""
 
 
 def run_for_slides(notebook: dict[str, Any], name: str) -> dict[str, Any]:
@@ -428,7 +429,7 @@ def make_code_slides(cell: dict[str, Any], introduction: str = "") -> list[Slide
 
 
 def select_code(cell: dict[str, Any]) -> str:
-    """Return the lines of code that the cell's metadata select, such as "2-5". Most cells select no line.
+    """Return the lines of code that the cell's entry "code" selects, or "" if there is no such entry.
 
     >>> select_code({"source": "import a\\nb = 1\\nprint(b)", "metadata": {"npformer": {"code": "2-2"}}})
     '```python\\nb = 1\\n```'
@@ -445,8 +446,9 @@ def select_code(cell: dict[str, Any]) -> str:
 def add_fragment(slide: Slide, cell: dict[str, Any]) -> Slide:
     """Add the output of a cell and its answer to a slide.
 
-    A picture is visible from the beginning, because the question is about the picture. Printed output and the
-    answer appear after one click each.
+    A picture is on the slide from the beginning. Until the answer appears, only the part in the entry "cover"
+    is visible. Without this entry, the whole picture is hidden. Printed output and the answer appear after
+    one click each.
     """
     outputs = list_outputs(cell)
     pictures = cover_pictures(outputs, get_entry(cell, "cover") or "0%")

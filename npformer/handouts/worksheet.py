@@ -261,7 +261,8 @@ def _encode_html(figures: list["Figure"], size: tuple[float, float]) -> bytes:
 def _lay_out(sheet: _Sheet, paper: str) -> list[list[_Row]]:
     """Place the rows of tables on pages.
 
-    The backward pass and the training step begin on new pages, so that a class can leave these pages out.
+    The loss, which comes before the backward pass, and the training step begin on new pages. So a class can
+    leave these pages out.
     """
     page_width, page_height = PAPERS[paper]
     pages: list[list[_Row]] = [[]]

@@ -296,7 +296,7 @@ class _Probe(NamedTuple):
     params: EncoderBlockParams
     second_call: tuple[Array, EncoderBlockParams] | None = None
     must_differ: bool = False
-    only_direction: bool = False  # compare the rows after `_direction`: without mean, with length 1
+    only_direction: bool = False  # whether `_direction` normalizes both outputs first
     mask: Array | None = None
 
 
@@ -390,9 +390,9 @@ def _second_norm_probes(x: Array, gamma: Array, beta: Array) -> Iterator[_Probe]
 def _ffn_probes(normal: Callable[..., Array]) -> Iterator[_Probe]:
     """Yield probes of the feed-forward network.
 
-    ReLU(z) - ReLU(-z) = z, so with W_1 = [B, -B] and W_2 = [A, -A]ᵀ and b_1 = [c, -c] the network computes (x
-    B + c) A. A different activation, such as leaky ReLU, only multiplies this result by a factor. The
-    norm removes this factor. A is LARGE, so rounding removes the residual x.
+    ReLU(z) - ReLU(-z) = z, so with W_1 = [B, -B] and W_2 = [A, -A]ᵀ and b_1 = [c, -c] the network
+    computes (x B + c) A. A different activation, such as leaky ReLU, only multiplies this result by a factor.
+    The norm removes this factor. A is LARGE, so rounding removes the residual x.
     """
     A, B, c = LARGE * normal((D, D)), normal((D, D)), normal(D)
     x = _direction(normal((T, D))) * np.sqrt(D)  # rows with mean 0 and variance 1, which norms do not change
@@ -442,7 +442,7 @@ def _attention_probes(normal: Callable[..., Array]) -> Iterator[_Probe]:
 
 
 def _compare_by_probes(forward: Block, trace: Trace, tolerance: float | None) -> Comparison:
-    """Call the block with every probe until one fails, and then with the sentence of the trace."""
+    """Call the block with every probe until one fails. If none fails, call it with the trace's sentences."""
     config = trace.example.config._replace(d_model=D, n_heads=HEADS, d_ff=FF)
     agreed: dict[str, None] = {}  # an ordered set
     for probe in _probes_for(forward, trace):
@@ -493,7 +493,7 @@ def _call_on_example(forward: Block, trace: Trace) -> Any:
 
 
 def _output_of(returned: Any) -> Array:
-    """Return the output of a block that returned the output, or a tuple whose first item is the output."""
+    """Return the output of a block: the returned value, or the first item of a returned tuple."""
     return np.asarray(returned[0] if isinstance(returned, tuple) else returned)
 
 

@@ -119,10 +119,11 @@ def play(
     Parameters
     ----------
     trace : Trace, optional
-        The calculation to show; `worked_example()`, "dog bites man" without rounding, if omitted.
+        The calculation to show. By default, `worked_example()`: "dog bites man" without rounding.
     at : str, optional
-        The step where the page opens, "ffn.z", or a step and a cell, "ffn.z,8". Cells are counted from 0
-        along the rows. If omitted, the page opens at the first mark or at the first calculated step.
+        The step where the page opens, such as "ffn.z", or a step and a cell, such as "ffn.z,8". Cells are
+        counted from 0 along the rows. By default, the page opens at the first mark or at the first calculated
+        step.
     variants : sequence of str
         Changes of the block: "pre-norm", "causal", "gelu", "rms-norm", "two-sentences", "one-head".
     marks : sequence of Mark
