@@ -212,3 +212,50 @@ def test_gradcheck_directions_allow_for_float32_rounding(seed, factor, verdict):
 
     report = npf.gradcheck(lambda x, W: (x @ W, (x, W)), backward, x, W, directions=3, rng=rng)
     assert [row.verdict for row in report.rows] == [verdict, "pass"], report
+
+
+# Kinks
+
+
+def total_variation(p, q):
+    return abs(p - q).sum() / 2, (p, q)
+
+
+def total_variation_backward(dy, cache, at_tie):
+    p, q = cache
+    sign = np.where(p == q, at_tie, np.sign(p - q))
+    return dy * sign / 2, -dy * sign / 2
+
+
+@pytest.mark.parametrize(
+    "at_tie, place", [(-1, "the slope on the left"), (0, "the mean of both"), (0.5, "between both")]
+)
+def test_gradcheck_kinks_pass_says_where_the_gradient_lies(at_tie, place):
+    """A mistake of Liger-Kernel (#1373) gave ties the slope on one side. Its repair gives them 0."""
+
+    def backward(dy, cache):
+        return total_variation_backward(dy, cache, at_tie)
+
+    def forward(p, q):
+        return total_variation(p, q)
+
+    p = np.array([0.5, 0.25, 0.25])
+    q = np.array([0.5, 0.5, 0.125])
+    rng = np.random.default_rng(3)  # its first number, d_output, is positive
+    assert not npf.gradcheck(forward, backward, p, q, rng=np.random.default_rng(3))
+    report = npf.gradcheck(forward, backward, p, q, rng=rng, kinks="pass")
+    assert report, report
+    assert place in report.rows[0].note
+
+
+def test_gradcheck_kinks_pass_still_rejects_gradient_outside():
+    def backward(dy, cache):
+        return total_variation_backward(dy, cache, 1.5)
+
+    p = np.array([0.5, 0.25, 0.25])
+    assert not npf.gradcheck(total_variation, backward, p, p.copy(), kinks="pass")
+
+
+def test_gradcheck_rejects_unknown_kinks():
+    with pytest.raises(ValueError, match="kinks is 'ignore'; expected 'report' or 'pass'"):
+        npf.gradcheck(total_variation, total_variation_backward, np.ones(2), np.ones(2), kinks="ignore")

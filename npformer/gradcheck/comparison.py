@@ -19,6 +19,8 @@ from npformer.validation.annotations import Rng
 from npformer.validation.checks import check_callable, check_integer, check_number
 from npformer.validation.signature import check_value
 
+KINKS = ("report", "pass")  # what a gradient at a kink may do
+
 
 def assert_gradients(
     forward: Callable[..., Any],
@@ -28,6 +30,7 @@ def assert_gradients(
     tolerance: float = 1e-8,
     directions: int | None = None,
     reference: Callable[..., Any] | None = None,
+    kinks: str = "report",
     **kwargs: Any,
 ) -> None:
     """Assert in a test that every gradient is correct. This calls `gradcheck` and raises an error.
@@ -46,6 +49,8 @@ def assert_gradients(
         The number of random directions for larger arrays, as described in `gradcheck`.
     reference : callable, optional
         The same function as forward in float64, as described in `gradcheck`.
+    kinks : str
+        "pass" accepts every gradient between the two slopes at a kink.
     **kwargs : Any
         The keyword arguments of forward.
 
@@ -68,6 +73,7 @@ def assert_gradients(
         tolerance=tolerance,
         directions=directions,
         reference=reference,
+        kinks=kinks,
         **kwargs,
     )
     if not report:
@@ -83,6 +89,7 @@ def gradcheck(
     tolerance: float = 1e-8,
     directions: int | None = None,
     reference: Callable[..., Any] | None = None,
+    kinks: str = "report",
     **kwargs: Any,
 ) -> GradientReport:
     """Compare gradients with finite differences: is ``backward`` the derivative of ``forward``?
@@ -142,6 +149,9 @@ def gradcheck(
         ``reference(*args)`` returns the output in float64. With a reference, forward and backward are checked
         in the dtype of the arguments, as described in the notes. Default for float16 and bfloat16: forward
         itself, called with float64 arguments.
+    kinks : str
+        With "pass", a gradient at a kink passes if it lies between the two one-sided derivatives. The note
+        says where it lies. With "report", its verdict is ``kink``, and the report is false.
     **kwargs : Any
         The keyword arguments of forward. They are not differentiated.
 
@@ -185,8 +195,28 @@ def gradcheck(
         check_integer("gradcheck", "directions", directions, minimum=1)
     if reference is not None:
         check_callable("gradcheck", "reference", reference)
+    if kinks not in KINKS:
+        raise ValueError(f"gradcheck: kinks is {kinks!r}; expected {' or '.join(map(repr, KINKS))}")
     if reference is not None or has_low_precision(args):
-        return check_low_precision(Kernel(forward, backward, reference, args, kwargs, rng), directions)
+        report = check_low_precision(Kernel(forward, backward, reference, args, kwargs, rng), directions)
+    else:
+        report = _check_float64(forward, backward, args, kwargs, rng, tolerance, directions)
+    if kinks == "pass":
+        rows = [row._replace(verdict="pass") if row.verdict == "kink" else row for row in report.rows]
+        report = report._replace(rows=tuple(rows))
+    return report
+
+
+def _check_float64(
+    forward: Callable[..., Any],
+    backward: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    rng: Rng | None,
+    tolerance: float,
+    directions: int | None,
+) -> GradientReport:
+    """Compare gradients of float64 or float32 arguments with finite differences."""
     calls = Calls(forward, backward, args, kwargs, rng)
     comparisons = [LeafComparison(calls, leaf, tolerance, directions) for leaf in calls.leaves.values()]
     _refine(comparisons)

@@ -61,6 +61,8 @@ class Estimate(NamedTuple):
     reason: str = ""  # why the derivative is not known; empty if it is known
     low: float = math.nan  # at a kink: the smallest gradient that is accepted
     high: float = math.nan  # at a kink: the largest gradient that is accepted
+    left: float = math.nan  # at a kink: the slope on the left
+    right: float = math.nan  # at a kink: the slope on the right
 
     @property
     def is_limited_by_rounding(self) -> bool:
@@ -301,7 +303,7 @@ def _mark_kink(estimate: Estimate, sides: Floats, gap: float) -> Estimate:
     margin = gap / SAFETY
     low = float(sides.min(axis=0).sum()) - margin
     high = float(sides.max(axis=0).sum()) + margin
-    return estimate._replace(reason=reason, low=low, high=high)
+    return estimate._replace(reason=reason, low=low, high=high, left=left, right=right)
 
 
 def _choose_better(best: Estimate, last: Estimate) -> Estimate:

@@ -59,8 +59,22 @@ def decide_verdict(analytic: float, estimate: Estimate, limits: Limits) -> tuple
         return "fail", estimate.reason
     is_kink = estimate.low < estimate.high
     if is_kink:
-        return "kink", estimate.reason
+        return "kink", f"{estimate.reason}; the gradient is {_describe_place(analytic, estimate)}"
     return "unsure", estimate.reason or HIDDEN
+
+
+def _describe_place(analytic: float, estimate: Estimate) -> str:
+    """Describe which of the slopes at a kink the gradient equals."""
+    accepted_error = abs(estimate.right - estimate.left) * SMALL
+    places = {
+        "the slope on the left": estimate.left,
+        "the slope on the right": estimate.right,
+        "the mean of both": (estimate.left + estimate.right) / 2,
+    }
+    for name, slope in places.items():
+        if abs(analytic - slope) <= accepted_error:
+            return name
+    return "between both"
 
 
 def _may_mean_a_staircase(analytic: float, estimate: Estimate, limits: Limits) -> bool:
