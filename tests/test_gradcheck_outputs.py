@@ -57,7 +57,7 @@ def test_gradcheck_passes_pair_of_outputs(lstm_arguments):
     assert npf.gradcheck(lstm_cell, lstm_cell_backward, *lstm_arguments)
 
 
-def test_gradcheck_fails_if_gradient_of_second_output_is_lost(lstm_arguments):
+def test_gradcheck_fails_if_second_output_is_ignored(lstm_arguments):
     report = npf.gradcheck(lstm_cell, lambda d, c: lstm_cell_backward(d, c, forget_c=True), *lstm_arguments)
     assert [row.verdict for row in report.rows] == ["fail"] * 4
 
@@ -257,5 +257,5 @@ def test_gradcheck_kinks_pass_still_rejects_gradient_outside():
 
 
 def test_gradcheck_rejects_unknown_kinks():
-    with pytest.raises(ValueError, match="kinks is 'ignore'; expected 'report' or 'pass'"):
+    with pytest.raises(ValueError, match="kinks is .*ignore.*; expected 'report' or 'pass'"):
         npf.gradcheck(total_variation, total_variation_backward, np.ones(2), np.ones(2), kinks="ignore")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from npformer.arrays import describe_value
 from npformer.gradcheck.diagnosis import describe_failures
 from npformer.gradcheck.finite_differences import SAFETY, SQRT_EPS
 from npformer.gradcheck.function_calls import Calls
@@ -195,8 +196,9 @@ def gradcheck(
         check_integer("gradcheck", "directions", directions, minimum=1)
     if reference is not None:
         check_callable("gradcheck", "reference", reference)
-    if kinks not in KINKS:
-        raise ValueError(f"gradcheck: kinks is {kinks!r}; expected {' or '.join(map(repr, KINKS))}")
+    is_known = isinstance(kinks, str) and kinks in KINKS
+    if not is_known:
+        raise ValueError(f"gradcheck: kinks is {describe_value(kinks)}; expected {' or '.join(map(repr, KINKS))}")
     if reference is not None or has_low_precision(args):
         report = check_low_precision(Kernel(forward, backward, reference, args, kwargs, rng), directions)
     else:
