@@ -3,8 +3,8 @@
     uv run python tests/benchmarks/grading.py [SUBMISSIONS ...] [--workers N]
 
 Every submission answers four exercises that ask for a function. Every second submission has two wrong
-answers. The CPU time includes all grading processes, all workers, and the time that the operating system
-works for them.
+answers. The CPU time is the user and system time of this process, of all grading processes and of all
+workers.
 """
 
 import argparse

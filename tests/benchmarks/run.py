@@ -7,8 +7,8 @@
 
 The script measures CPU time with one thread. Every variant runs in a new process (this script with --one).
 The variants of a case (npformer, plain NumPy, PyTorch) take turns for several rounds, and every result is a
-median. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses its default kernel. --write writes the results to a
-file:
+median over the rounds; only `check` takes the smallest time. OPENBLAS_CORETYPE is unset, so OpenBLAS chooses
+its default kernel. These are the measurements, and the files that --write changes:
 
 speed   The time of each case. It is also divided by the time of plain NumPy code (or of the matrix products
         alone), and by the time of PyTorch. --write changes the guide page how_right_how_fast.md.
@@ -251,7 +251,7 @@ def measure(case, variants, options):
 
 
 def speed(options):
-    """Return the page, and its text with new rows for the measured cases."""
+    """Measure the cases. Return the path of the guide page, and its text with the new rows."""
     print("\n".join(HEAD))
     rows = {}
     for name, case, plainer, *gates in CASES:

@@ -61,7 +61,7 @@ def attend_with_rope(q, k, v, *masks, **options):
 
 
 def rotate(x, first=0, base=10000.0):
-    """Apply RoPE: treat two columns as a complex number, and rotate this number by position · ω_i."""
+    """Apply RoPE: treat each pair of columns as a complex number, and rotate it by position · ω_i."""
     n, d = x.shape[-2:]
     omega = base ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
     angle = (first + torch.arange(n, dtype=torch.float64))[:, None] * omega

@@ -6,13 +6,17 @@ coding. The other answers are in plain_answers.txt, one per line: `exercise | la
 A file of codings begins with code that its blocks share. A block begins with a line
 `## exercise | label | pattern`, and then has an expression or a function. The label is one of these:
 
-- right: correct; - variant: correct in an accepted variant; - remarked: correct, and the reply contains a
-remark; - wrong, followed by the codes of the mistakes that the reply has to name; - unseen: wrong, and the
-reply does not contain the pattern.
+- right: correct
+- variant: correct in an accepted variant
+- remarked: correct, and the reply contains a remark
+- wrong: wrong; the label is followed by the codes of the mistakes that the reply has to name
+- unseen: wrong, and the reply does not contain the pattern.
+
+The labels in plain_answers.txt are right, wrong and unread. Unread means that the answer cannot be parsed.
 
 The pattern is a regular expression that the reply has to contain, except for the label unseen. Labels and
-patterns were written from the tasks, before the checker was run on the code. If several codings get the same
-reply, only one is kept.
+patterns were written from the tasks, before the checker was run on the code. If several wrong codings
+get the same reply, only one is kept.
 """
 
 import ast
@@ -51,7 +55,7 @@ class Coding(NamedTuple):
 
 @cache
 def solution_of(exercise):
-    """Return the solution of an exercise as a function. It is not npformer's own function."""
+    """Return the bank's solution of an exercise as a function, not npformer's own function."""
     return code_task(exercise).right
 
 

@@ -1,4 +1,4 @@
-"""Print the reply of the checker at each level to every coding, every letter and every listed number.
+"""Print the checker's reply at each level to every coding, plain answer, letter, truth value and number.
 
     uv run python tests/exercises/replies.py > FILE
 

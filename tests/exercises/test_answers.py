@@ -160,7 +160,7 @@ def floats(*given):
     return [np.asarray(array, float) for array in given]
 
 
-# {exercise id: (numbers of the task → the correct answer, computed in a different way)}
+# {exercise id: a function that computes the correct answer from the task's numbers in a different way}
 COMPUTED: dict[str, Callable[..., Any]] = {
     "order.twins": lambda k: len(set(itertools.permutations(range(k)))),
     "order.coin": find_sample_size,
@@ -367,7 +367,7 @@ def adam(w, g, m, v, t, learning_rate):
     return params, state.m, state.v
 
 
-# {exercise id: makes the arguments of npformer's function}, if their names differ from the exercise.
+# {exercise id: a function that builds npformer's arguments}, for exercises with different argument names.
 OTHER_NAMES: dict[str, Callable[..., Any]] = {
     "loss.smoothed": lambda z, t, e: {"logits": z, "targets": t, "label_smoothing": e},
     "softmax.backward": lambda dp, p: {"scores": np.log(p), "dy": dp},

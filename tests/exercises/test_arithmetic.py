@@ -181,7 +181,7 @@ TYPED = {
     "2²π": 4 * PI,
     "2^{2}π": 4 * PI,
     "4!π": 24 * PI,
-    # fractions of one character
+    # fractions that are a single character
     "½": 0.5,
     "-¾": -0.75,
     "1½": 1.5,
@@ -210,7 +210,7 @@ TYPED = {
     " $8^2$ ": 64,
     r"64\,nats": 64,
     r"\sqrt 2/2": math.sqrt(2) / 2,
-    # names, signs and equations
+    # names, equals signs and equations
     "= 0.5": 0.5,
     "~0.5": 0.5,
     "≈ 0.5": 0.5,
@@ -231,7 +231,7 @@ TYPED = {
     "sin(π) = 0": 0,
     "100 = 99.5": 99.5,
     "1/2 = 50%": 0.5,
-    # words and shares
+    # units, other words and percentages
     "64 numbers": 64,
     "64 Numbers": 64,
     "6.908 nats": 6.908,
@@ -683,7 +683,7 @@ CALLS = [
 
 
 def combine(parts):
-    """Draw calculations with one more operator, function or fraction."""
+    """Return a strategy for calculations with one more operator, function or fraction."""
     operation = st.builds(join_by_operator, parts, st.sampled_from(OPERATORS), parts)
     call = st.builds(insert_in_call, st.sampled_from(CALLS), parts)
     fraction = st.builds(make_fraction, parts, parts)

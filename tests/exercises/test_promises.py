@@ -196,7 +196,7 @@ def test_known_mistakes_differ_from_the_solution(task):
 
 
 def find_kinds(exercise, function):
-    """Return a dict whose keys are the kinds of the findings about a wrong function and its mistake codes."""
+    """Return a dict for a wrong function; its keys are the kinds of the findings and the mistake codes."""
     result = check(exercise, function)
     assert not result
     return {finding.kind: finding for finding in result.findings} | dict.fromkeys(result.codes)

@@ -39,7 +39,7 @@ def make_iter_reports(grade, missing_protections=()):
 
 @pytest.fixture(scope="session")
 def cached_iter_reports(tmp_path_factory):
-    """A replacement for `supervisor.iter_reports` for many tests, which grades equal files only once.
+    """A replacement for `supervisor.iter_reports` that grades equal files only once, shared by many tests.
 
     Files in different folders can be equal, because the worker receives only the last part of a path.
     """
@@ -72,7 +72,7 @@ def uncached_grading(tmp_path, monkeypatch):
 
 @pytest.fixture
 def graded_data(monkeypatch):
-    """Use a fake grader that passes every answer. Return the list of the files' bytes."""
+    """Use a fake grader that passes every answer. Return the list to which it adds the bytes of each file."""
     graded = []
 
     def grade(name, data, ids):

@@ -1,9 +1,9 @@
 """Forty honest submissions, ten from each of four learning management systems (LMS), and four class lists.
 
-The file names and the columns of the class list depend on the LMS (learning management system). Two students
-are called Anna Smith, and one student submits nothing. The files have features that must cost no points:
-magics, zip files, odd suffixes, encodings, earlier versions. The exercises ask for a letter and for a
-softmax.
+The file names and the columns of the class list depend on the LMS. Two students are called Anna Smith, and
+one student submits nothing. The files have features that must cost no points: IPython magics, zip files,
+unusual suffixes and encodings, and checkpoint copies by Jupyter. One exercise asks for a letter, the other
+for a softmax function.
 """
 
 import io
@@ -96,7 +96,7 @@ def make_files():
 def describe_student(number, name):
     """Return the data of one student for paths and class lists.
 
-    The data say that one student submits late.
+    The student with the number LATE_NUMBER submits late.
     """
     first, _, last = name.rpartition(" ")
     is_late = number == LATE_NUMBER

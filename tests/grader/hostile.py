@@ -50,7 +50,7 @@ LOST = ("none", "none", "none")  # no answers: the grader cannot read these file
 
 
 class Case(NamedTuple):
-    """A file, and one key of STATUSES per exercise, which selects the statuses that the grader may report."""
+    """A file, and for each exercise the key of STATUSES that lists the allowed statuses."""
 
     text: str | bytes
     allowed: tuple[str, ...] = tuple(USUAL.values())

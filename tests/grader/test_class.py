@@ -1,4 +1,4 @@
-"""Tests of everything that a teacher gets about a class: owners, points, tables, the page, feedback."""
+"""Tests of the results of a class: owners of files, points, tables, the class page and feedback."""
 
 import csv
 import html.parser
@@ -90,7 +90,7 @@ OWNERS = {  # a file: the student that it names, the id of its owner, and what t
 
 
 def test_find_owners_needs_more_than_a_name(tmp_path):
-    """Two students have the same name, so a file that contains only this name is not assigned to either student."""
+    """Two students share a name, so a file that contains only this name is assigned to neither of them."""
     students = read_class_list(write_text(tmp_path / "r.csv", CLASS_LIST), "id=Number,email=Mail")
     claims = {name: claim for name, (claim, _, _) in OWNERS.items()}
     owners = find_owners([*map(make_submission, OWNERS)], claims, students)
@@ -148,7 +148,7 @@ def homework(tmp_path):
 
 
 def test_compute_class_points_last_answer_counts(homework):
-    """Each day begun after the due date takes a quarter of the points."""
+    """Each day or part of a day after the due date costs a quarter of the points."""
     last = points.compute_class_points(*homework)
     assert [[*entry.points.values()] for entry in last] == [[1, 2 * 0.5], [0.5, 0], [0.75, 0], [0, 0]]
     assert [entry.days_late for entry in last] == [2, 2, 1, 0] and last[0].files == ["early.py", "late.py"]

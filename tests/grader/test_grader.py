@@ -1,4 +1,4 @@
-"""Tests of the whole grader: a class with hostile submissions, the sandbox, interruptions, and processes that end."""
+"""Tests of the whole grader: hostile submissions, the sandbox, interruptions, and processes that die."""
 
 import csv
 import os
@@ -214,7 +214,7 @@ def test_grade_limits_processes(small_grader):
 
 
 def test_grade_file_cannot_stop_other_processes(small_grader):
-    """A file tries to stop the process that supervises it. The next file is graded as usual."""
+    """A file tries to stop all other processes. The next file is graded as usual."""
     if not small_grader.missing_protections:
         text = STOPS_OTHERS + hostile.read_cases()["allclose.py"].text
         assert small_grader.grade("a.py", text.encode(), ["order.bag"])[0].status == "pass"
@@ -251,7 +251,7 @@ memory exit_in_table files_of_its_own""".split()
 
 @pytest.mark.skipif(not HAS_UNSHARE, reason="needs unshare of util-linux")
 def test_grade_without_sandbox_reports_it_and_ends_processes(tmp_path, temporary):
-    """The files start only a few processes, because the system does not limit how many processes root can start."""
+    """The files start only a few processes, because the system does not limit the processes of root."""
     folder, out = tmp_path / "class", tmp_path / "out.csv"
     folder.mkdir()
     cases = hostile.read_cases()

@@ -1,4 +1,4 @@
-"""Tests of `submissions`: which files of a folder are found, and why others are not graded."""
+"""Tests of `submissions`: which files of a folder are found, and why some files are not graded."""
 
 import os
 import zipfile

@@ -418,7 +418,7 @@ HOW_TO_DRAW = "`drawn` in a cell's metadata draws its printed numbers."
 
 
 def problems_of_slide(whole):
-    """Return what is wrong with the text of a slide, each with its remedy."""
+    """Return a message for each problem of a slide's text, with its remedy."""
     problems = []
     if count_words(whole) > MOST_WORDS:
         problems.append(f"{count_words(whole)} words, at most {MOST_WORDS}: {HOW_TO_SHORTEN}")

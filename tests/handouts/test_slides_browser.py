@@ -59,7 +59,7 @@ PLAYER = {
 }
 BESIDE_A_QUESTION = {"h1": 28, ".sum:not(.long)": 28, ".sum.long": 22, ".strip": 15}
 TABLES = 22  # the smallest allowed font size in the tables of a step; most tables have 28
-MANY_TABLES = {"d_x": 16, "d_t": 20, "d_s": 20, "d_attention.scores": 20}  # exceptions: six or nine tables
+MANY_TABLES = {"d_x": 16, "d_t": 20, "d_s": 20, "d_attention.scores": 20}  # steps with many tables
 IN_THE_PLAYER = """([floors, tables, many, only]) => {
   const found = new Set(), page = document.querySelector(".belt svg").getScreenCTM().a;
   const sticks = part => part.scrollHeight > part.clientHeight + 1 || part.scrollWidth > part.clientWidth + 1;
@@ -115,7 +115,7 @@ def decks(tmp_path_factory):
 def make_deck(lesson, folder):
     """Make the slides of a lesson. Return the file and what letters.py recorded about each picture.
 
-    Each record has as its key the last characters of the encoded picture.
+    The key of a record is the last characters of the encoded picture.
     """
     startup = folder / "profile_default" / "startup"
     notes = folder / "notes"
@@ -203,7 +203,7 @@ def test_click_shows_more_and_speaker_has_notes(opened, decks):
 
 
 def open_player(page, has_question):
-    """Show the first slide that has a player, and a question or no question. Return the player's frame."""
+    """Show the first slide with a player, and with or without a question. Return the player's frame."""
     place = (
         "[...document.querySelectorAll('section section')].findIndex(s => s.querySelector('iframe') "
         f"&& !!s.querySelector('.fragment') == {str(has_question).lower()})"

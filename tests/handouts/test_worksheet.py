@@ -109,8 +109,8 @@ def test_example_from_name_has_numbers_for_a_pencil(name):
     assert abs(example.target - worked_example(example).named["y"].value).max() <= 1.5
 
 
-# (rule for the numbers, matrix, seed). If this matrix of the lessons' example is replaced by the one that the
-# seed gives, the example breaks this rule and no other.
+# (defect, matrix, seed). If this matrix of the lessons' example is replaced by the matrix that the seed
+# gives, the example has this defect and no other.
 DULL_EXAMPLES = [
     ("a unit is near its kink", "ffn.W_1", "0"),
     ("a token switches no unit on", "ffn.W_1", "19"),

@@ -1,6 +1,7 @@
 """Find the size of every text in a figure, and the texts that are cut off or overlap.
 
-A kernel that runs this file at its start records the texts of every picture of the notebook.
+If the environment variable NOTE_LETTERS names a file, a kernel that runs this module at startup appends the
+texts of every picture of the notebook to that file.
 """
 
 import base64
@@ -26,7 +27,7 @@ def letters(figure):
         return original_draw(text, *rest)
 
     with patch.object(Text, "draw", draw):
-        style.in_style(figure.draw_without_rendering)()  # with STYLE, the ticks are as in the file
+        style.in_style(figure.draw_without_rendering)()  # in STYLE, ticks are as in the saved picture
     without_repeats = dict.fromkeys(drawn)
     visible = [text for text in without_repeats if text.get_visible() and text.get_text().strip()]
     return [(text, text.get_fontsize() * (INDEX if has_index(text) else 1)) for text in visible]
@@ -59,7 +60,8 @@ def troubles(figure, written):
 def note_letters(file):
     """Append one line to the file for each picture that is drawn from now on.
 
-    The line has the end of the encoded picture, its texts with their sizes, and its troubles.
+    The line has the last 40 characters of the encoded picture, its texts with their sizes, and the messages
+    of `troubles`.
     """
     original_encoded = style.encoded
 

@@ -15,7 +15,7 @@ from npformer.lessons.browser import IN_BROWSER, AtOnce, read_on
 def run(monkeypatch, capsys):
     """Return a function that runs a cell as the kernel in a browser does.
 
-    The function returns what the cell prints, and the texts of all cells that were displayed so far.
+    The function returns the printed text of the cell, and all texts that any cell has displayed so far.
     """
     shell, displayed = InteractiveShell(), []
     js = SimpleNamespace(location=SimpleNamespace(href="https://example.org/lite/extensions/worker.js"))

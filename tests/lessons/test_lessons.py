@@ -1,4 +1,4 @@
-"""Tests of the answers to predictions, and of copying the lessons, which never overwrites a file."""
+"""Tests of the answers to predictions, and of the students' copies of the lessons."""
 
 import copy
 import json

@@ -241,9 +241,9 @@ def test_panels_of_gives_the_positions_of_panels(name, monkeypatch):
         assert box == pytest.approx([left, right, top, bottom], abs=0.4) and outside <= box[0]
 
 
-# --- every number and word that a picture is given is in it ---------------------------------------
+# --- every picture shows all numbers and words in its arguments -----------------------------------
 
-# Pictures that show other numbers than their arguments, as [(title or label of the numbers, the numbers), …]
+# Pictures that do not show the numbers in their arguments: {name: [(title or label, the numbers shown), …]}
 OTHERWISE = {
     "position_similarity": [("", np.array([[np.dot(p, q) for q in TABLE] for p in TABLE]))],
     "lanes": [("", rows) for rows in (MEANING, ORDER, MEANING + ORDER, OUTPUT)],

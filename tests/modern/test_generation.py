@@ -1,4 +1,4 @@
-"""Generation with a KV cache: compare it with generation without a KV cache, sampled tokens, edge cases."""
+"""Generation with a KV cache: comparison with generation without one, sampled tokens, edge cases."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Attention tile by tile: compare it with `attention`, gradient, edge cases."""
+"""Tiled attention: comparison with `attention`, gradient, memory, edge cases."""
 
 import tracemalloc
 
@@ -89,4 +89,4 @@ def test_tiled_attention_memory_is_linear(rng):
         return forward, peak_memory(npf.tiled_attention_backward, y, cache)
 
     for short, long in zip(bytes_for(256), bytes_for(1024), strict=True):
-        assert long < 5 * short  # 4 times longer: linear memory grows by 4, quadratic memory by 16
+        assert long < 5 * short  # at 4 times the length, quadratic memory is 16 times larger

@@ -61,7 +61,7 @@ def test_page_can_draw_numbers_from_a_name(example):
 
 @pytest.mark.parametrize("example", EXAMPLES_WITHOUT_NAMES.values(), ids=EXAMPLES_WITHOUT_NAMES)
 def test_page_of_another_example_draws_no_names(example):
-    """The page draws numbers from a name only for the worksheet's example, which these examples are not."""
+    """Only the page of the worksheet's example draws numbers from a name. These examples are different."""
     assert data_of(play(worked_example(example)))["named"] is False
 
 

@@ -1,4 +1,4 @@
-"""Test saving trees to safetensors files and loading them, also compared with the library safetensors."""
+"""Test saving and loading trees as safetensors files. The safetensors library reads the files too."""
 
 import json
 import struct

@@ -137,7 +137,7 @@ def chosen_section(exercise, section, sections):
 
 
 def chosen_file(exercise, file, place, sections):
-    """Return the given file, or else a file with an exercise of the same section or with the same prefix."""
+    """Return the given file, or by default the file of an exercise with the same prefix or section."""
     files = files_of_bank()
     if file:
         if not files.get(file):

@@ -43,7 +43,7 @@ def cell_of(kind, id, metadata, text):
 
 
 def with_section(notebook, lesson, number, title):
-    """Insert the section before the summary and the exercises. The number of the exercises grows by 1."""
+    """Insert the section before the summary and the exercises. The section number of Exercises grows by 1."""
     old, new = f"## {lesson}.{number} {EXERCISES}", f"## {lesson}.{number + 1} {EXERCISES}"
     cells = []
     for cell in notebook["cells"]:
@@ -112,7 +112,7 @@ def with_minutes(text, lesson, number):
 
 
 def with_new_number_of_exercises(text, lesson, number):
-    """Return the text of a file of the bank, with the number of the section of exercises increased by 1."""
+    """Return a bank file's text in which the section number of Exercises is increased by 1."""
     old = f"section {lesson}.{number}, {EXERCISES}"
     return text.replace(old, f"section {lesson}.{number + 1}, {EXERCISES}")
 
