@@ -1,4 +1,4 @@
-"""Exercises on position tables, feed-forward networks and blocks, and a checker that names the mistake.
+"""Exercises on the parts of a Transformer, and a checker that names the likely mistake.
 
 Show an exercise, check an answer, and look for the wrong line of a function::
 

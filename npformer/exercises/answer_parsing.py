@@ -64,7 +64,7 @@ def read_letter(answer: Any, texts: Iterable[str]) -> str:
 
 
 def read_truth(answer: Any) -> bool | None:
-    """Return True or False, also for 1, "yes" or "true, because …"; None if the answer cannot be read.
+    """Read a truth value, such as True, 1, "yes" or "true, because …"; return None for any other answer.
 
     >>> read_truth("No, it has no weights."), read_truth("no idea")
     (False, None)
@@ -284,7 +284,7 @@ def _read_plain_number(text: str, whole: bool = False) -> float | None:
 
 
 def _read_percentage(text: str) -> float | None:
-    """Read the plain number before "%". Each further "%" divides the number by 100 again."""
+    """Read a plain number and the "%" after it. Each "%" divides the number by 100."""
     digits = text.rstrip("% ")
     value = _read_plain_number(digits)
     if value is None:

@@ -124,7 +124,7 @@ def read_arithmetic(text: str, whole: bool = False) -> float | None:
     Parameters
     ----------
     text : str
-        The number, after an optional name and sign ("x = ") and before optional words ("nats").
+        The number. A name and a sign may come before it ("x = "), and words may follow ("nats").
     whole : bool
         Whether the comma of "6,144" separates thousands. Otherwise a single comma is a decimal comma.
 
@@ -244,7 +244,7 @@ def _find_name(text: str) -> str:
 
 
 def _read_decimal(text: str, whole: bool) -> float:
-    """Read digits with a decimal point, a decimal comma or thousands."""
+    """Read digits with a decimal point, a decimal comma or commas that separate thousands."""
     commas = text.count(",")
     is_grouped = re.fullmatch(r"[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]+)?", text) is not None
     is_thousands = is_grouped and (whole or commas > 1 or "." in text)
@@ -263,7 +263,8 @@ class Parser:
         self.tokens = tokens
         self.position = 0
         self.depth = 0
-        # What was read last without brackets: "root" or "function" (their argument), or "exponent".
+        # This field is "" unless the part that was read last has no brackets. Then the field says what this
+        # part is: the argument of √ ("root"), the argument of another function ("function"), or "exponent".
         self.bare = ""
 
     @property

@@ -256,7 +256,7 @@ def _derive(trial: Trial, view: View) -> Trial | None:
             return None
         student_part = view.part(pair[0])
         right_part = view.part(pair[1])
-        if 1 in right_part.shape:  # Skip a call with a single key, because every attention weight is 1.
+        if 1 in right_part.shape:  # Skip this call. With a single key, every attention weight is 1.
             continue
         calls.append(derived_call)
         found.append(student_part)

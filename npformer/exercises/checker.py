@@ -52,8 +52,8 @@ def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
     answer : a letter, True or False, a number, a list of numbers, or a function
         The answer, in the form that the exercise asks for. A string such as "1/2" or "√2" counts as a number.
     level : 1, 2 or 3
-        How much the feedback says. Level 1 is for finding the mistake alone: it says what is correct and
-        where the first difference is. Level 2 is for a lesson: it says what was observed, adds the likely
+        How much the feedback says. Level 1 is for finding the mistake without help: it says what is correct
+        and where the first difference is. Level 2 is for a lesson: it says what was observed, adds the likely
         cause if one is known, and asks one question. Level 3 is for learning at home: it adds what to read,
         first the section of the lesson, then the paper.
 
@@ -148,7 +148,7 @@ def assess_choice(task: Choice, answer: Any) -> Verdict:
 
 
 def accept(task: Task) -> Verdict:
-    """Return the verdict "pass", with all outputs as correct."""
+    """Return the verdict "pass", in which all outputs are correct."""
     outputs: tuple[str, ...] = ()
     if isinstance(task, Code):
         outputs = task.probe.outputs
@@ -284,7 +284,7 @@ def find_rounding(given: Array, right: Array, task: Numbers) -> Finding | None:
     return None
 
 
-MANY = 1000  # an integer of at least this size may have a small relative error because of rounding
+MANY = 1000  # from this size on, an integer with an error below 1 % gets the finding "size_is_right"
 FEW = 10  # for a smaller integer, the finding "off by one" would reveal the answer
 NORMAL_FORMS: dict[
     str, Callable[[Array, Array], tuple[Array, Array]]
@@ -483,7 +483,7 @@ NO_NUMBER = ("OverflowError", "ZeroDivisionError", "ValueError")
 def _assess_hard_call(
     task: Code, function: Function, mistake: Mistake, given: tuple[Any, ...]
 ) -> Verdict | None:
-    """Return the verdict on a call with extreme arguments, or None if the function is correct in it."""
+    """Return the verdict on a call with extreme arguments, or None if the function's result is correct."""
     answer = run(function, given, task.probe)
     expected = run(task.right, given, task.probe)
     is_about_precision = mistake.kind == "precision"

@@ -1,11 +1,11 @@
 """Find out how a wrong function differs from the solution.
 
-A call is a tuple of arguments for the function, and an answer is what the student's function returns for a
-call. First this module compares the answers with the answers of the listed mistakes. A mistake is recognised
-if its answers are the same on all calls of the exercise, and also on the fresh calls (random calls with
-different sizes). If no mistake is recognised, the detectors compare the answers with the correct answers. A
-detector is a function that returns a finding (a fact about the answers) or None. A finding must hold on all
-calls.
+A call is a tuple of arguments for the function, and an answer is the value that the student's function
+returns for a call. First this module compares the answers with the answers of the listed mistakes. A mistake
+is recognised if its answers are the same on all calls of the exercise, and also on the fresh calls (random
+calls with different sizes). If no mistake is recognised, the detectors compare the answers with the correct
+answers. A detector is a function that returns a finding (a fact about the answers) or None. A finding must
+hold on all calls.
 """
 
 from collections.abc import Iterable, Sequence
@@ -113,7 +113,7 @@ def find_explanations(
 def _find_fitting(
     task: Code, function: Function, found: tuple[Outcome, ...], wrong_outputs: frozenset[str]
 ) -> list[Known]:
-    """Return the listed mistakes that produce the student's wrong outputs in all calls."""
+    """Return the listed mistakes that give the student's wrong outputs on all calls and all fresh calls."""
     candidates = [known for known in known_mistakes(task) if known.wrong_outputs <= wrong_outputs]
     fitting = [known for known in candidates if _fits(task, known, found, known.outcomes)]
     if not fitting:

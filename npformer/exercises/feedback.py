@@ -119,7 +119,7 @@ def _causes_of_observations(verdict: Verdict) -> list[str]:
 
 
 def _is_explained(verdict: Verdict) -> bool:
-    """Return whether a finding says more than that the numbers are too large or too small."""
+    """Return whether a finding describes more than the size, the sign or the place of an error."""
     for finding in verdict.findings:
         is_observation = finding.role == Role.OBSERVATION and finding.kind not in ONLY_SIDES
         if is_observation or finding.kind in EXPLAINING:
@@ -138,7 +138,7 @@ EXPLAINING = (
 
 
 def _write_reading(verdict: Verdict) -> str:
-    """Write what to read on the first listed mistake or on the exercise: first the lesson, then the paper."""
+    """Name what to read for the first listed mistake, or for the exercise: the lesson, then the paper."""
     place = bank()[verdict.exercise].place
     if verdict.codes:
         mistake = templates.catalog().mistakes.get(verdict.codes[0])

@@ -20,7 +20,7 @@ from npformer.gradcheck import relations
 from npformer.gradcheck.relations import Case, Relation
 
 EXACT = 2e-5  # the tolerance relative to the largest number, for answers that may be in float32
-NEARLY = 5e-3  # the largest relative error that a dtype or a constant with too few digits may explain
+NEARLY = 5e-3  # the largest relative error that too few digits in a dtype or a constant can cause
 TINY = 1e-12  # the tolerance for an array of zeros, which has no largest number
 
 Detector = Callable[[Trial], Finding | None]
@@ -92,7 +92,10 @@ def _scale(right: Array) -> float:
 
 
 def _name_line(axis: int, trial: Trial) -> str:
-    """Return the word for an entry along an axis: "row", "column", or the name of an earlier axis."""
+    """Return the word for a line along an axis: "row" for the last axis, "column" for the axis before it.
+
+    For an earlier axis, the word is the axis name.
+    """
     ndim = trial.right[0].ndim
     if axis == ndim - 1:
         return "row"
@@ -139,9 +142,9 @@ def _fits(value: Any, right: Array) -> bool:
 
 
 def is_function_of_right(function: Callable[[Array], Any]) -> Holds:
-    """Make a test whether the answer equals this function of the correct array.
+    """Make a relation that holds if the answer equals this function of the correct array.
 
-    The test returns True or False.
+    The relation takes the answer and the correct array, and returns True or False.
     """
 
     def holds(a: Array, b: Array) -> bool:
@@ -296,7 +299,7 @@ def name_factor(ratios: Sequence[float], sizes: Sequence[dict[str, int]]) -> Sca
         has_one_sign = len({*np.sign(numbers)}) == 1
         if has_one_sign and np.allclose(np.abs(numbers), 1, rtol=1e-4, atol=0):
             return factor._replace(sign=int(np.sign(numbers[0])))
-    # Every factor fits a single ratio, if it is multiplied by a number. So a single ratio shows nothing.
+    # With a single ratio, every named factor fits after multiplication by some number. This shows nothing.
     has_several_ratios = len(ratios) > 1
     for factor, numbers in quotients.items():
         if has_several_ratios and np.allclose(numbers, numbers[0], rtol=1e-4, atol=0):

@@ -1,6 +1,6 @@
 """Run a function on the calls of an exercise, and record arrays, errors and changed arguments.
 
-A call is a tuple of arguments, and an outcome is what the function does with these arguments. The calls
+A call is a tuple of arguments, and an outcome is the result of a call: arrays, or an error. The calls
 contain only arguments that the task allows. There is one call for each edge case, such as equal sizes or the
 largest allowed scores. Further calls are random. In a random call, all sizes differ and no array is
 symmetric, so a wrong function is unlikely to be correct by coincidence.
@@ -269,7 +269,8 @@ def suppress_warnings() -> Iterator[None]:
 def call(function: Function, given: Arguments, names: list[str]) -> Any:
     """Call a function.
 
-    If the call raises TypeError, call the function again with the mask as a keyword argument.
+    If the last argument is None, it is left out. If a call with a mask raises TypeError, the function is
+    called again with the mask as a keyword argument.
     """
     if given and given[-1] is None:
         given = given[:-1]

@@ -72,7 +72,7 @@ class Edit:
         self.pairs = list(zip(words[::2], words[1::2], strict=True))
 
     def of(self, text: str) -> str:
-        """Apply the edit to a text. Raise ValueError if the text does not contain what the edit replaces."""
+        """Apply the edit to a text. Raise ValueError if the text lacks one of the old texts."""
         for old, new in self.pairs:
             if old not in text:
                 raise ValueError(f"the solution does not have {old!r}")
@@ -100,7 +100,7 @@ def replace_result(solution: str, other: "str | Edit") -> Callable[..., Any]:
     solution : str
         The text of the solution.
     other : str or Edit
-        An expression that replaces the returned expression, with the solution's variables; or an edit.
+        An expression to return instead, which may use the solution's variables; or an edit of the solution.
 
     Returns
     -------
@@ -200,7 +200,7 @@ class Truth(Task):
 
 
 class Draw:
-    """Draw the numbers of one student's task. Without a generator, methods return the standard numbers."""
+    """Draw the numbers for one student. Without a generator, the methods return the standard numbers."""
 
     def __init__(self, rng: np.random.Generator | None) -> None:
         self.rng = rng
@@ -336,7 +336,8 @@ class Code(Task):
     hard: dict[Mistake, Arguments] = field(default_factory=dict)
     detectors: tuple[Any, ...] = ()  # extra detectors, which run before the detectors of call_detectors
     draw: Callable[[Draws], Arguments]  # draws the arguments of one call
-    # The name of npformer's function for this task. "" means that it is ``name``; None means no function.
+    # The name of npformer's function for this task. "" means that the function is called ``name``. None means
+    # that npformer has no such function.
     ours: str | None = ""
     kind = "code"
 

@@ -268,7 +268,7 @@ def _change(given: Given) -> str:
 
 
 def _duration(given: Given) -> str:
-    """Return a number of seconds in words."""
+    """Format a number of seconds, such as "10 seconds"."""
     template = catalog().texts["one_second" if given["seconds"] == 1 else "several_seconds"]
     return template.format(f"{given['seconds']:g}")
 
@@ -407,14 +407,15 @@ def _plural(parameter: str, value: Any) -> str:
     return str(value)
 
 
-# The parameters that enumerate things. With several things, a sentence uses the template for "many".
+# These parameters are lists. If a list has several items, `sentence` prefers a template such as "says_many".
 ENUMERATIONS = ("names", "indices", "places", "axes")
 
 
 def sentence(finding: Finding, outputs: Sequence[str] = (), part: str = "says") -> str:
-    """Write the sentence about a finding, or the question if ``part`` is "asks".
+    """Write the sentence about a finding.
 
-    Without template, return "".
+    If ``part`` is "cause" or "asks", write the likely cause or the question instead. Return "" if the finding
+    has no template for this part.
     """
     template = catalog().findings[finding.kind]
     has_several = any(len(finding.parameters.get(name, ())) > 1 for name in ENUMERATIONS)

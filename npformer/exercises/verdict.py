@@ -238,7 +238,8 @@ class Finding:
     parameters : mapping
         A value for each parameter of the kind, by name.
     view : str
-        The name of the derived calls that show the fact, such as the calls that show the attention weights.
+        The name of the view whose derived calls show the fact, such as "weights" for the attention weights.
+        The name is "" if the calls of the exercise show the fact.
 
     Raises
     ------

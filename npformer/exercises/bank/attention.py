@@ -78,8 +78,8 @@ EDGE = 990.0  # added to ordinary scores, which then stay below 1000, the larges
 def huge(level: Array, keys: Array | None = None) -> Arguments:
     """Return a call with huge scores.
 
-    To each ordinary score, the call adds the entry of `level` for the query, times the entry of `keys` for
-    the key.
+    Each score is the sum of an ordinary score and a product: the query's entry of `level` times the key's
+    entry of `keys`. Without `keys`, the second factor is 1.
     """
     own = np.ones(5) if keys is None else keys
     more = 5**0.5 * own[:, None]

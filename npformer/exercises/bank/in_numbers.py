@@ -1,6 +1,6 @@
 """Exercises whose answer is a number, on topics such as costs, masks, word order, search and GPUs.
 
-The docstring of the package `npformer.exercises.bank` defines the term code of a mistake.
+The docstring of the package `npformer.exercises.bank` defines the term "code of a mistake".
 """
 
 import math

@@ -29,7 +29,7 @@ def calls(way_back: bool) -> tuple[Arguments, ...]:
 
 
 def draw(draws: Draws) -> Arguments:
-    """Return random x, gamma and beta of different sizes, and an eps large enough to change the result."""
+    """Return random x, gamma and beta, and an eps that is large enough to change the result."""
     shape = draws.size(), draws.size(), draws.size(low=3)
     gamma, beta = 1 + 0.5 * draws.normal(shape[-1]), draws.normal(shape[-1])
     return 0.7 + draws.normal(*shape), gamma, beta, draws.uniform(0.01, 0.3)

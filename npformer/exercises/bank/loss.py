@@ -32,7 +32,7 @@ def uniform(draw: Draw) -> PosedQuestion:
 
 
 def calls() -> tuple[Arguments, ...]:
-    """Return calls of several sizes. One call has as many rows as classes."""
+    """Return calls of several sizes. Two calls have as many rows as classes."""
     targets = [3, 0, 6, 2, 2], [0, 3, 2], [8, 5], [2, 0, 1, 1, 2, 0, 1], [2, 0, 1]
     logits = normal(5, 7), 3 * normal(3, 4), 2 * normal(2, 9), normal(7, 3), normal(3, 3)
     gap = np.array([[0.0, 25.0], [1.0, 0.0]])  # Row 0 gives its correct class a probability of e^-25.

@@ -1,4 +1,4 @@
-"""Exercises on changes since 2017: RMSNorm, gated FFN, grouped-query attention, byte pairs, KV cache.
+"""Exercises on changes since 2017: RMSNorm, gated FFN, RoPE in attention, grouped-query attention, KV cache.
 
 The docstring of the package `npformer.exercises.bank` defines the terms call, derived call, view, edit,
 intermediate result (`landmarks`) and detector.
@@ -162,7 +162,7 @@ def gated_ffn_backward(dy, x, W_gate, W_up, W_down):
 
 @number_exercise("modern.gate_width")
 def gate_width(draw: Draw) -> PosedQuestion:
-    """Ask for the d_ff with which a gated network has as many weights as a plain network with 4 d_model."""
+    """Ask for the d_ff that gives a gated FFN as many weights as a plain FFN with d_ff = 4 d_model."""
     d = 192 * draw.integer(4, 1, 20)
     return PosedQuestion({"d": d, "f": 4 * d}, 8 * d // 3, {
         "CF-PLAIN-WIDTH": 4 * d,

@@ -82,7 +82,7 @@ def small_rows() -> Arguments:
 
 
 def draw_block(draws: Draws) -> Arguments:
-    """Return a block of random size. d is a multiple of 8, so that each of four heads has an even width."""
+    """Return a block with random T and f. d is 24, so that each of four heads has an even width."""
     T, f = draws.size(low=3, high=7), draws.size(low=3, high=12)
     _, *arrays = weights(T, 24, f)
     return draws.normal(T, 24), *(0.6 * draws.normal(*array.shape) for array in arrays)

@@ -60,9 +60,9 @@ def waves(trial: Trial) -> Finding | None:
 
 
 def half_agrees(kind: str, found: Array, right: Array, start: int) -> Finding:
-    """Detect that all sines or all cosines are correct.
+    """Make the finding about a table in which all sines or all cosines are correct.
 
-    Describe the first wrong column after column pair 0.
+    The finding describes the first wrong column after column pair 0.
     """
     differ = [j for j in range(start, found.shape[1], 2) if not are_close(found[:, j], right[:, j])]
     column = next((j for j in differ if j > 1), 0)
@@ -103,7 +103,7 @@ COSINES_FIRST = ("return table", "return np.hstack([table[:, 1::2], table[:, ::2
 
 
 def any_speeds(wave: str) -> list[Edit]:
-    """Return three edits, which give column j of this wave the exponents 2 * (j // 2), j and 2 * j."""
+    """Return three edits. All columns j get this wave, with 2 * (j // 2), j or 2 * j in the exponent."""
     return [Edit(WAVES, wave), Edit(WAVES, wave, PAIR, "j"), Edit(WAVES, wave, PAIR, "2 * j")]
 
 

@@ -168,12 +168,19 @@ def function_exercise(
 ) -> Code:
     """Make an exercise that asks for a function.
 
-    Parameters ---------- name : the id of the exercise in questions.md outputs : the names of the values that
-    the function returns calls : one call for each edge case that the task allows; this function adds random
-    calls draw : makes a random call; by default, each argument is a random array with the axes in `axes`
-    parts : further fields of `Code` and `Probe`. `solution` is a text. The keys of `mistakes` and `hard` are
-        the codes of mistakes. The values of `landmarks` and `directions` are edits of the solution, or
-        expressions that replace the returned value.
+    Parameters
+    ----------
+    name : str
+        The id of the exercise in questions.md.
+    outputs : tuple of str
+        The names of the values that the function returns.
+    calls : tuple of tuples
+        One call for each edge case that the task allows. This function adds random calls.
+    draw : callable, optional
+        Makes a random call. By default, each argument is a random array with the axes in `axes`.
+    parts : further fields of `Code` and `Probe`
+        `solution` is a text. The keys of `mistakes` and `hard` are the codes of mistakes. The values of
+        `landmarks` and `directions` are edits of the solution, or expressions to return instead.
     """
     text, right = parts["solution"], compile_function(parts["solution"])
     for part in ("mistakes", "hard"):
