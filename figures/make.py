@@ -48,6 +48,8 @@ from npformer import (
 )
 from npformer.attention import AttentionParams
 from npformer.encoder import self_attention_backward, self_attention_forward
+from npformer.gradcheck import low_precision
+from npformer.gradcheck.kernels import Kernel
 from npformer.lessons import plots
 from npformer.lessons.worked_example import dog_bites_man, worked_example
 
@@ -323,6 +325,41 @@ def growth() -> Figure:
     return plots.growth(panels)
 
 
+def error_clouds() -> Figure:
+    """Errors of one entry of a gradient in float16 at 32 neighbouring points. Left: softmax, correct; the
+    errors scatter around zero. Right: the sum of softmax is 0.3 % too large; the errors scatter around a
+    number far from zero."""
+    panels = {}
+    for title, share in (("correct", 1.0), ("the sum is 0.3 % too large", 1.003)):
+        panels[title] = softmax_errors(share)
+    return plots.error_clouds(panels, y_label="error in rounding units")
+
+
+def softmax_errors(share: float) -> np.ndarray:
+    """Return the errors of one entry of dscores at 32 points, in rounding units. `share` is the mistake."""
+
+    def softmax(scores: np.ndarray) -> np.ndarray:
+        e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return e / e.sum(axis=-1, keepdims=True)
+
+    def forward(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p = softmax(scores.astype(np.float32)).astype(np.float16)
+        return p, p
+
+    def backward(dp: np.ndarray, p: np.ndarray) -> np.ndarray:
+        p, dp = p.astype(np.float32), dp.astype(np.float32)
+        return (p * (dp - share * (dp * p).sum(axis=-1, keepdims=True))).astype(np.float16)
+
+    scores = np.random.default_rng(0).normal(size=(6, 8)).astype(np.float16)
+    kernel = Kernel(forward, backward, softmax, (scores,), {}, None)
+    (comparison,) = low_precision.choose_comparisons(kernel, None)
+    sample = low_precision.draw_sample(kernel, low_precision.NEAR * low_precision.find_unit(kernel))
+    found, true = low_precision.compare_at_points(kernel, comparison, sample, comparison.columns)
+    unit = low_precision.find_unit(kernel) * abs(true).mean(axis=0)
+    entry = int(np.argmax(abs(true).mean(axis=0)))
+    return ((found - true) / unit)[:, entry]
+
+
 FIGURES: dict[str, Callable[[], Figure]] = {
     "activations.svg": activations,
     "attention_and_order.svg": attention_and_order,
@@ -332,6 +369,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "cross_attention.png": cross_attention,
     "encoder_block.svg": encoder_block,
     "encoder_block_pre_norm.svg": encoder_block_pre_norm,
+    "error_clouds.svg": error_clouds,
     "frequency_bands.svg": frequency_bands,
     "gradient_by_depth.svg": gradient_by_depth,
     "growth.svg": growth,

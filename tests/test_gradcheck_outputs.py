@@ -257,5 +257,5 @@ def test_gradcheck_kinks_pass_still_rejects_gradient_outside():
 
 
 def test_gradcheck_rejects_unknown_kinks():
-    with pytest.raises(ValueError, match="kinks is .*ignore.*; expected 'report' or 'pass'"):
+    with pytest.raises(ValueError, match=r"kinks is .*ignore.*; expected 'report' or 'pass'"):
         npf.gradcheck(total_variation, total_variation_backward, np.ones(2), np.ones(2), kinks="ignore")

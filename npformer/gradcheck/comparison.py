@@ -198,7 +198,8 @@ def gradcheck(
         check_callable("gradcheck", "reference", reference)
     is_known = isinstance(kinks, str) and kinks in KINKS
     if not is_known:
-        raise ValueError(f"gradcheck: kinks is {describe_value(kinks)}; expected {' or '.join(map(repr, KINKS))}")
+        expected = " or ".join(map(repr, KINKS))
+        raise ValueError(f"gradcheck: kinks is {describe_value(kinks)}; expected {expected}")
     if reference is not None or has_low_precision(args):
         report = check_low_precision(Kernel(forward, backward, reference, args, kwargs, rng), directions)
     else:

@@ -169,7 +169,17 @@ def draw_sample(kernel: Kernel, radius: float) -> Sample:
 def compute_errors(
     kernel: Kernel, comparison: Comparison, sample: Sample, columns: Sequence[Floats | int]
 ) -> Errors:
-    """Compare the gradient with the derivative of the reference at all points, for some columns."""
+    """Summarize the errors of the gradient at all points, for some columns."""
+    found, true = compare_at_points(kernel, comparison, sample, columns)
+    gradients = [leaves[comparison.leaf.keys].gradient for leaves in sample.gradients]
+    magnitude = np.mean([abs(gradient) for gradient in gradients], axis=0)
+    return summarize_errors(found, true, comparison, magnitude, columns)
+
+
+def compare_at_points(
+    kernel: Kernel, comparison: Comparison, sample: Sample, columns: Sequence[Floats | int]
+) -> tuple[Floats, Floats]:
+    """Return the gradient and the derivative of the reference, for each point and each column."""
     keys = comparison.leaf.keys
     found, true = [], []
     for point, leaves in zip(sample.points, sample.gradients, strict=True):
@@ -177,8 +187,7 @@ def compute_errors(
         args = to_float64(point.args)
         d_output = kernel.form.flatten(point.d_output, "d_output", DTYPES).astype(float)
         true.append(differentiate(kernel, args, d_output, keys, columns))
-    magnitude = np.mean([abs(leaves[keys].gradient) for leaves in sample.gradients], axis=0)
-    return summarize_errors(np.array(found), np.array(true), comparison, magnitude, columns)
+    return np.array(found), np.array(true)
 
 
 def project(gradient: Floats, columns: Sequence[Floats | int]) -> Floats:

@@ -66,6 +66,7 @@ SPANS = {
     "in turns": {"host": [(0.0, 20.0), (50.0, 70.0)], "device": [(20.0, 50.0), (70.0, 100.0)]},
     "at once": {"host": [(0.0, 20.0), (20.0, 40.0)], "device": [(20.0, 50.0), (50.0, 80.0)]},
 }
+CLOUDS = {"correct": np.array([0.5, -1.0, 0.5]), "wrong": np.array([4.5, 5.0, 5.5])}
 SHARES = {"temperature 1": np.array([0.75, 0.25]), "top-p 0.5": np.array([1.0, 0.0])}
 DRAWN = {
     "heat_map": partial(plots.heat_map, TABLE, title="positions"),
@@ -92,6 +93,7 @@ DRAWN = {
     "themes": partial(plots.themes, COSINES, {"money": 2, "music": 1}),
     "growth": partial(plots.growth, TIMES),
     "gpu_growth": partial(plots.gpu_growth, GPU_RUNS),
+    "error_clouds": partial(plots.error_clouds, CLOUDS, y_label="error"),
     "timeline": partial(plots.timeline, SPANS),
     "score_tiles": partial(plots.score_tiles, 4, (2, 1)),
     "next_token": partial(plots.next_token, SHARES, [" shy", " kind"]),
@@ -265,8 +267,8 @@ ALSO = {  # words that a picture shows although no argument contains them, in th
     "timeline": ["host", "device", "in turns", "time, ms", "host", "device", "at once"],
     "binary_counter": ["bit 0", "bit 1", "bit 2", "sin 0", "cos 0", "sin 1", "cos 1", "sin 2", "cos 2"],
     "lanes": ["meaning", "order tag", "input", "output", "FFN", "FFN", "FFN", "one FFN"],
-    "frequency_bands": [f"pair i = 2: columns 4 and 5, {wavelengths(8)[2]:.1f} positions a turn"],
-    "clock_hands": [f"medium hand, pair 1\n{wavelengths(8)[1]:.1f} positions a turn", "p = 3"],
+    "frequency_bands": [f"pair i = 2: columns 4 and 5, {wavelengths(8)[2]:.1f} positions per turn"],
+    "clock_hands": [f"medium hand, pair 1\n{wavelengths(8)[1]:.1f} positions per turn", "p = 3"],
     "wavelength_curves": ["6,283", "base 10000"],
     "confidence": ["0.902", "0.902"],
     "accuracy": ["3", "4", "8", "16", "trained on", "coin"],
@@ -282,7 +284,7 @@ SAID = {  # a part of the alt text
     "lanes": f"; man: {', '.join(f'{x:.1f}'.replace('-', '−') for x in (MEANING + ORDER)[2])} in, ",
     "clock_hands": "Position 3: the fast hand has made 0.48 turns; the medium hand has made 0.05 turns",
     "frequency_bands": "Sine and cosine at positions 0 to 63: pair 0 makes 10 turns; pair 1 makes 1 turns",
-    "binary_counter": "first: 000, 100, 010, 110, 001, 101, 011, 111; a step in the waves beside them is 1",
+    "binary_counter": "first: 000, 100, 010, 110, 001, 101, 011, 111; each step in the waves next to them is 1",
     "attention_heads": "before: 3 tokens look at 3; [CLS] at [CLS] 1, dogs at [CLS] 0.96, [SEP] at dogs 0.95",
     "gradient_by_depth": "post-norm 1 at block 0, 1e-01 at block 1, zero from the next block on; pre-norm",
     "accuracy": "accuracy in percent: free: sinusoidal from 90 at 3 to 30 at 16, lowest 30",
@@ -290,6 +292,7 @@ SAID = {  # a part of the alt text
     "confidence": "smoothed: 0.777 on average; half from 0.775 to 0.903",
     "themes": "inside money 0.5 on average; inside music 0 on average; between different themes −0.05",
     "growth": "over positions n: measured from 64 at 32 to 1,024 at 512",
+    "error_clouds": "correct: mean 0.0, standard deviation 0.9; wrong: mean 5.0, standard deviation 0.5",
     "timeline": "in turns: host works 2 times, 40 ms in all, until 70 ms; device works 2 times, 60 ms in all",
     "score_tiles": "A table of 4 by 4 tiles: 4 done, 1 in memory now, 5 to come, 6 never computed",
     "next_token": "temperature 1: shy 0.75, kind 0.25. top-p 0.5: shy 1, kind 0",

@@ -3,7 +3,7 @@
     from npformer import positional_encoding
     plots.picture(plots.heat_map(positional_encoding(50, 64)))
 
-Each module draws one kind of picture: `squares`, `lines`, `waves`, `block`, `bars`. All of them use
+Each module draws one kind of picture: `squares`, `lines`, `points`, `waves`, `block`, `bars`. All of them use
 `colours`, `style` and `words`. The module `words` writes the alternative texts.
 """
 
@@ -17,6 +17,7 @@ from npformer.lessons.plots.lines import (
     growth,
     wavelength_curves,
 )
+from npformer.lessons.plots.points import error_clouds
 from npformer.lessons.plots.squares import (
     attention_heads,
     attention_weights,
@@ -44,6 +45,7 @@ __all__ = [
     "curves",
     "describe",
     "encoded",
+    "error_clouds",
     "frequency_bands",
     "gpu_growth",
     "gradient_by_depth",

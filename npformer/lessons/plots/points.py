@@ -43,7 +43,7 @@ def error_clouds(panels: Mapping[str, Array], *, y_label: str) -> "Figure":
         axes.plot(np.arange(1, len(errors) + 1), errors, "o", color=GRADIENT, label="error at one point")
         axes.set_ylim(-1.3 * largest, 1.3 * largest)
         axes.set_xlabel("point")
-        axes.legend(loc="lower right")
+        axes.legend(loc="upper right")
         sentences.append(f"{title}: mean {mean:.1f}, standard deviation {scatter:.1f}")
     figure.axes[0].set_ylabel(y_label)
     return describe(figure, "; ".join(sentences))
