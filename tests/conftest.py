@@ -29,6 +29,8 @@ settings.load_profile("npformer")
 why_no_cupy = cache(_why_no_cupy)
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 
+pytest_plugins = ["pytester"]  # for the test of our own plugin
+
 
 def why_no_browser(config):
     """Return the reason to skip browser tests, or "" if they were selected and Chromium is installed."""

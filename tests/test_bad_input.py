@@ -669,7 +669,7 @@ OPTIONS_OF_GRADCHECK = {
     "rng": "None",
     "directions": "None, 3, np.uint8(2)",
     "reference": "None",
-    "tolerance": "3, 2.5, np.float64(1.0), np.float32(1.0), np.uint8(2)",
+    "tolerance": "3, 2.5, np.float64(1.0), np.float32(1.0), np.uint8(2), {}",
 }
 ACCEPTED_ODD_VALUES = {  # {function: {argument: the names in ODD_VALUES of values that are valid}}
     "gradcheck": OPTIONS_OF_GRADCHECK,

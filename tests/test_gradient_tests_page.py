@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import npformer as npf
 
 PAGE = (Path(__file__).parents[1] / "notebooks/guide/gradient_tests.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, flags=re.DOTALL))
@@ -58,3 +61,20 @@ def test_page_kernel_passes_and_its_mistake_fails():
         names["test_softmax_kernel"]()
     systematic = re.search(r"the largest systematic error is (\S+) rounding units", str(caught.value))
     assert float(systematic[1]) > 4
+
+
+def test_page_second_derivatives_pass_and_a_wrong_sign_fails():
+    (text,) = re.findall(r"```python\n(def tanh_backward\(.*?)```", PAGE, flags=re.DOTALL)
+    names = {"np": np, "npf": npf}
+    exec(text, names)
+    with pytest.raises(AssertionError, match="opposite sign"):
+        exec(text.replace("d_dx * dy * -2", "d_dx * dy * 2"), names)
+
+
+def test_page_fixture_passes_in_the_files_of_the_page(pytester):
+    (text,) = re.findall(r"```python\n(@pytest.mark.gradcheck\(.*?)```", PAGE, flags=re.DOTALL)
+    pytester.makepyfile(layers=FILES["layers.py"])
+    pytester.makepyfile(test_fixture=f"import numpy as np\nimport pytest\nfrom layers import *\n\n\n{text}")
+    plugin = "npformer.gradcheck.pytest_plugin"
+    result = pytester.runpytest_inprocess("-p", "no:npformer", "-p", plugin, "-p", "no:sugar")
+    result.assert_outcomes(passed=1)

@@ -1,7 +1,7 @@
 """Compare the gradients of a backward pass with finite differences of its forward pass."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from npformer.validation.annotations import Rng
 from npformer.validation.checks import check_callable, check_integer, check_number
 from npformer.validation.signature import check_value
 
+DEFAULT_TOLERANCE = 1e-8
 KINKS = ("report", "pass")  # what a gradient at a kink may do
 
 
@@ -28,7 +29,7 @@ def assert_gradients(
     backward: Callable[..., Any],
     *args: Any,
     rng: Rng | None = None,
-    tolerance: float = 1e-8,
+    tolerance: float | Mapping[str, float] = 1e-8,
     directions: int | None = None,
     reference: Callable[..., Any] | None = None,
     kinks: str = "report",
@@ -44,8 +45,9 @@ def assert_gradients(
         The positional arguments of forward. Every floating array among them is differentiated.
     rng : numpy.random.Generator, optional
         Draws d_output and the steps. Default: ``np.random.default_rng(0)``.
-    tolerance : float
-        The accepted relative error.
+    tolerance : float or mapping
+        The accepted relative error. A mapping such as ``{"params.W_1": 1e-6}`` gives it for some leaves;
+        all others have 1e-8.
     directions : int, optional
         The number of random directions for larger arrays, as described in `gradcheck`.
     reference : callable, optional
@@ -87,7 +89,7 @@ def gradcheck(
     backward: Callable[..., Any],
     *args: Any,
     rng: Rng | None = None,
-    tolerance: float = 1e-8,
+    tolerance: float | Mapping[str, float] = 1e-8,
     directions: int | None = None,
     reference: Callable[..., Any] | None = None,
     kinks: str = "report",
@@ -141,8 +143,9 @@ def gradcheck(
     rng : numpy.random.Generator, optional
         Draws d_output and the steps. Default: ``np.random.default_rng(0)``. If forward has a parameter `rng`
         that receives no positional argument, each call of forward gets a copy of this generator.
-    tolerance : float
-        The accepted relative error.
+    tolerance : float or mapping
+        The accepted relative error. A mapping such as ``{"params.W_1": 1e-6}`` gives it for some leaves;
+        all others have 1e-8.
     directions : int, optional
         The number k of random directions. If k is given, arrays with more than k entries are compared along k
         random directions only. The report gives the probability that a single wrong entry is not detected.
@@ -190,7 +193,11 @@ def gradcheck(
     """
     check_callable("gradcheck", "forward", forward)
     check_callable("gradcheck", "backward", backward)
-    check_number("gradcheck", "tolerance", tolerance, above=0)
+    if isinstance(tolerance, Mapping):
+        for name, value in tolerance.items():
+            check_number("gradcheck", f"tolerance[{name!r}]", value, above=0)
+    else:
+        check_number("gradcheck", "tolerance", tolerance, above=0)
     check_value("gradcheck", "rng", rng, Rng | None)
     if directions is not None:
         check_integer("gradcheck", "directions", directions, minimum=1)
@@ -216,12 +223,15 @@ def _check_float64(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     rng: Rng | None,
-    tolerance: float,
+    tolerance: float | Mapping[str, float],
     directions: int | None,
 ) -> GradientReport:
     """Compare gradients of float64 or float32 arguments with finite differences."""
     calls = Calls(forward, backward, args, kwargs, rng)
-    comparisons = [LeafComparison(calls, leaf, tolerance, directions) for leaf in calls.leaves.values()]
+    tolerances = _find_tolerances(tolerance, calls)
+    comparisons = [
+        LeafComparison(calls, leaf, tolerances[leaf.path], directions) for leaf in calls.leaves.values()
+    ]
     _refine(comparisons)
     if not all(comparison.passes() for comparison in comparisons):
         _consider_noise(calls, comparisons)
@@ -229,7 +239,20 @@ def _check_float64(
     descriptions = describe_failures(calls, comparisons)
     rows = [comparison.make_row(descriptions.get(comparison.leaf.keys, ())) for comparison in comparisons]
     rows += [make_failing_row(fault.path, [fault.text]) for fault in calls.faults]
-    return GradientReport(tuple(rows), tolerance, _describe_sampling(comparisons))
+    return GradientReport(tuple(rows), max(tolerances.values()), _describe_sampling(comparisons))
+
+
+def _find_tolerances(tolerance: float | Mapping[str, float], calls: Calls) -> dict[str, float]:
+    """Return the tolerance of each leaf by its path. Raises ValueError for a name that is not a leaf."""
+    paths = [leaf.path for leaf in calls.leaves.values()]
+    if not isinstance(tolerance, Mapping):
+        return dict.fromkeys(paths, tolerance)
+    for name in tolerance:
+        if name not in paths:
+            raise ValueError(
+                f"gradcheck: tolerance has the name {name!r}; expected some of {', '.join(paths)}"
+            )
+    return {path: tolerance.get(path, DEFAULT_TOLERANCE) for path in paths}
 
 
 def _refine(comparisons: Sequence[LeafComparison]) -> None:

@@ -3,6 +3,7 @@
 import copy
 import inspect
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import ModuleType
@@ -50,6 +51,8 @@ class Calls:
     def __init__(self, forward: Any, backward: Any, args: Any, kwargs: Any, rng: Any):
         self.forward = forward
         self.backward = backward
+        self.start = time.monotonic()
+        self.has_proposed_directions = False
         self.error_text = ""  # describes the last exception that forward raised in `compute_output`
         self.args, other_names = name_arguments(forward, args)
         self.kwargs = kwargs

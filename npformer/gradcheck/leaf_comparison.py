@@ -1,6 +1,8 @@
 """Compare the gradient of one leaf with finite differences, for every entry or along random directions."""
 
 import math
+import sys
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,6 +25,7 @@ from npformer.gradcheck.verdicts import SMALL, Limits, decide_verdict, is_precis
 
 TABLE_LIMIT = 2**20  # the largest size of a table: d_output.size times leaf.size entries (8 MB)
 NOT_LINEAR = "d_output taken for 1, a mask made from it, or an array that an update has changed already"
+PATIENCE = 20.0  # after so many seconds, a check proposes random directions
 STATUS = {"kink": "at a kink", "unsure": "cannot be judged"}  # the verdicts whose reasons the note lists
 
 
@@ -69,7 +72,23 @@ class LeafComparison:
     def _estimate_all(self) -> list[Estimate]:
         """Return a first estimate for every entry or direction."""
         first_scale = self.scale or 1.0
-        return [self._trim(self._make_line(i).estimate(first_scale)) for i in range(self.count)]
+        estimates = []
+        for i in range(self.count):
+            estimates.append(self._trim(self._make_line(i).estimate(first_scale)))
+            self._report_progress(i + 1)
+        return estimates
+
+    def _report_progress(self, n_done: int) -> None:
+        """Print a proposal to stderr, once per check, if the entries take long."""
+        seconds = time.monotonic() - self.calls.start
+        is_long = seconds >= PATIENCE and not self.is_sampled and not self.calls.has_proposed_directions
+        if is_long:
+            self.calls.has_proposed_directions = True
+            print(
+                f"gradcheck: {n_done:,} of {self.count:,} entries of {self.leaf.path} after {seconds:.0f} s; "
+                "directions=3 compares three random directions of each array instead, in seconds",
+                file=sys.stderr,
+            )
 
     def _make_line(self, i: int) -> Line:
         """Return the line along the i-th entry or direction."""

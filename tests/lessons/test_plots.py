@@ -284,7 +284,7 @@ SAID = {  # a part of the alt text
     "lanes": f"; man: {', '.join(f'{x:.1f}'.replace('-', '−') for x in (MEANING + ORDER)[2])} in, ",
     "clock_hands": "Position 3: the fast hand has made 0.48 turns; the medium hand has made 0.05 turns",
     "frequency_bands": "Sine and cosine at positions 0 to 63: pair 0 makes 10 turns; pair 1 makes 1 turns",
-    "binary_counter": "first: 000, 100, 010, 110, 001, 101, 011, 111; each step in the waves next to them is 1",
+    "binary_counter": "first: 000, 100, 010, 110, 001, 101, 011, 111; each step in the waves next to them",
     "attention_heads": "before: 3 tokens look at 3; [CLS] at [CLS] 1, dogs at [CLS] 0.96, [SEP] at dogs 0.95",
     "gradient_by_depth": "post-norm 1 at block 0, 1e-01 at block 1, zero from the next block on; pre-norm",
     "accuracy": "accuracy in percent: free: sinusoidal from 90 at 3 to 30 at 16, lowest 30",
