@@ -46,6 +46,9 @@ one_path_less[0, 0, 0, :] = 0
 half_masked, otherwise_masked = full.copy(), full.copy()
 half_masked[1, 0, 2, :] = 0
 otherwise_masked[0, 0, 0, :] = 0
+neighbours = np.einsum("ts,ij->tisj", np.eye(3), np.kron(np.eye(2), draw_integers(2, 2)))
+halves = np.einsum("ts,ij->tisj", np.eye(3), np.kron(draw_integers(2, 2), np.eye(2)))
+SQUARE = draw_integers(6, 6)
 without_one_entry = full.copy()
 without_one_entry[1, 2, 0, 3] = 0
 
@@ -91,6 +94,16 @@ EXAMPLES = {
         {"name": "cache.k", "factor": HALF_OF, "times_d_output": True},
     ),
     "moved": (Case(RIGHT[:, [2, 0, 1]], RIGHT), {"axis": 1, "order": (2, 0, 1)}),
+    "flipped": (Case(RIGHT[::-1, :, ::-1], RIGHT), {"axes": (0, 2)}),
+    "shifted_by": (
+        Case(np.pad(SQUARE, ((1, 0), (0, 2)))[:-1, 2:], SQUARE),
+        {"shifts": (1, -2)},
+    ),
+    "symmetric": (Case((SQUARE + SQUARE.T) / 2, SQUARE), {"factor": HALF_OF}),
+    "partners": (
+        make_table_case(neighbours, halves),
+        {"axis": 1, "found_distance": 1, "right_distance": 2},
+    ),
     "term_missing": (Case(RIGHT - CACHED, RIGHT, OTHERS), {"name": "cache.k"}),
     "term_added": (Case(RIGHT + 0.5 * CACHED, RIGHT, OTHERS), {"name": "cache.k", "factor": HALF_OF}),
     "multiple_along": (

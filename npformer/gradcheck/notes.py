@@ -13,6 +13,7 @@ OPTIONAL: dict[str, tuple[str, ...]] = {  # for each kind: the parameters that a
     "transposed": ("order",),
     "other": ("factor", "times_d_output"),
     "term_added": ("factor",),
+    "symmetric": ("factor",),
     "multiplied": ("name", "instead_of"),
     "mixes": ("not_along",),
 }

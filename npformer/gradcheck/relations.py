@@ -40,6 +40,9 @@ KINDS: dict[str, tuple[str, ...]] = {  # every kind of relation, with the names 
     "factor": ("factor", "origins"),
     "other": ("name", "factor", "times_d_output"),
     "moved": ("axis", "order"),
+    "flipped": ("axes",),
+    "shifted_by": ("shifts",),  # the shift along each axis
+    "symmetric": ("factor",),  # the sum of the correct array and its transpose, times a factor
     "term_missing": ("name",),
     "term_added": ("name", "factor"),
     "multiple_along": ("name", "axis"),
@@ -47,6 +50,7 @@ KINDS: dict[str, tuple[str, ...]] = {  # every kind of relation, with the names 
     "few": ("count", "size", "index"),
     "near": ("share",),
     "ends_exchanged": ("axes",),
+    "partners": ("axis", "found_distance", "right_distance"),
     "untransposed": ("name",),
     "multiplied": ("name", "instead_of"),  # one of the two may be ""
     "mixes": ("axis", "not_along"),  # not_along: the axis that should be mixed instead, or None
@@ -454,6 +458,62 @@ def _find_order(found: Array, right: Array, zero: float) -> list[int]:
     return []
 
 
+def detect_flip(cases: Sequence[Case]) -> Relation | None:
+    """Detect an array that is reversed along several axes. `detect_moved_slices` detects a single axis."""
+    pairs = _make_pairs(cases)
+    if not pairs:
+        return None
+    for axes in _iter_subsets(range(cases[0].right.ndim)):
+        if len(axes) > 1 and all(is_close(found, np.flip(right, axes), zero) for found, right, zero in pairs):
+            return Relation("flipped", {"axes": axes})
+    return None
+
+
+LONGEST_SHIFT = 3
+MOST_SHIFTED_AXES = 3
+
+
+def detect_shift(cases: Sequence[Case]) -> Relation | None:
+    """Detect an array that is shifted. The numbers at the edge are lost or come back at the other side."""
+    pairs = _make_pairs(cases)
+    ndim = cases[0].right.ndim
+    if not pairs or not 0 < ndim <= MOST_SHIFTED_AXES:
+        return None
+    shifts_of_axes = product(range(-LONGEST_SHIFT, LONGEST_SHIFT + 1), repeat=ndim)
+    for shifts in sorted(shifts_of_axes, key=lambda shifts: sum(map(abs, shifts))):
+        if any(shifts) and all(_is_shifted(*pair, shifts) for pair in pairs):
+            return Relation("shifted_by", {"shifts": shifts})
+    return None
+
+
+def _is_shifted(found: Array, right: Array, zero: float, shifts: tuple[int, ...]) -> bool:
+    """Return whether an array has the correct numbers at shifted indices, and more than half of them."""
+    rolled = np.roll(right, shifts, axis=tuple(range(right.ndim)))
+    stays_inside = np.ones(right.shape, dtype=np.bool_)
+    for axis, shift in enumerate(shifts):
+        index = np.arange(right.shape[axis])
+        is_inside = (index >= shift) & (index < len(index) + shift)
+        stays_inside &= is_inside.reshape([-1 if a == axis else 1 for a in range(right.ndim)])
+    n_shared = np.count_nonzero(rolled[stays_inside])
+    has_enough = n_shared > max(MOST_ACCIDENTAL, np.count_nonzero(right) / 2)
+    if not has_enough:
+        return False
+    return is_close(found, rolled, zero) or is_close(found, np.where(stays_inside, rolled, 0), zero)
+
+
+def detect_symmetric_part(cases: Sequence[Case]) -> Relation | None:
+    """Detect a multiple of the sum of the correct matrix and its transpose."""
+    pairs = _make_pairs(cases)
+    if not pairs or not all(_is_finite_square(right) for _, right, _ in pairs):
+        return None
+    exact = max(c.exact for c in cases)
+    sums = [right + right.T for _, right, _ in pairs]
+    ratios = [find_ratio(pair[0], total, pair[2]) for pair, total in zip(pairs, sums, strict=True)]
+    if not _is_conclusive(ratios, sums, exact):
+        return None
+    return Relation("symmetric", {"factor": make_factor(ratios[0], exact)})
+
+
 def detect_term(cases: Sequence[Case]) -> Relation | None:
     """Detect another array that is a missing term, or a multiple of another array that is an extra term."""
     for name, quadruples in _iter_others(cases):
@@ -586,6 +646,30 @@ def detect_exchanged_ends(t: _Table) -> Relation | None:
         if is_close(t.F, R, t.zero):
             return Relation("ends_exchanged", {"axes": tuple(p for p, _ in pairs)})
     return None
+
+
+def detect_partners(t: _Table) -> Relation | None:
+    """Detect that entries are combined with the wrong partner along an axis, such as the neighbour.
+
+    RoPE, for example, combines neighbours in one layout, and entries that are d/2 apart in the other layout.
+    """
+    found, right = t.find_paths()
+    for p, q in t.find_shared_axes():
+        found_distances, right_distances = _find_distances(found, p, q), _find_distances(right, p, q)
+        has_one_each = len(found_distances) == len(right_distances) == 1
+        if has_one_each and found_distances != right_distances:
+            (found_distance,), (right_distance,) = found_distances, right_distances
+            parameters = {"axis": p, "found_distance": found_distance, "right_distance": right_distance}
+            return Relation("partners", parameters)
+    return None
+
+
+def _find_distances(paths: Array, p: int, q: int) -> set[int]:
+    """Return the distances, other than 0, between the two ends of the paths along the axes p and q."""
+    by_ends = np.moveaxis(paths, (p, q), (0, 1))
+    is_connected = by_ends.reshape(*by_ends.shape[:2], -1).any(axis=-1)
+    starts, ends = np.nonzero(is_connected)
+    return set(abs(starts - ends).tolist()) - {0}
 
 
 def detect_untransposed(t: _Table) -> Relation | None:
@@ -728,9 +812,14 @@ DETECTORS: tuple[Detector, ...] = (  # in this order, because only the first rel
     detect_factor,
     detect_other_array,
     detect_moved_slices,
+    detect_flip,
+    detect_shift,
+    detect_symmetric_part,
     detect_term,
     detect_error_along_axis,
-    on_table(detect_exchanged_ends, detect_untransposed, detect_mixed_axes, detect_cut_paths),
+    on_table(
+        detect_exchanged_ends, detect_untransposed, detect_partners, detect_mixed_axes, detect_cut_paths
+    ),
     detect_partial_error,
     on_table(detect_multiplied, detect_wrong_numbers),
 )
