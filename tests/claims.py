@@ -1,11 +1,11 @@
-"""Check that the claims of the lessons hold with other seeds, and with one other size.
+"""Check that the claims of the lessons hold with other seeds, and with one changed setting.
 
     uv run python tests/claims.py           all lessons in SETTINGS, takes 15 minutes or more
     uv run python tests/claims.py 05 08     only these lessons
 
-A claim is a line that a lesson prints and that ends in True. This program runs the cells of a lesson with
-other seeds, or with another size in their source. It prints each claim that is not True in every run. It
-exits with 1 if there is such a claim.
+A claim is a line that a lesson prints and that ends in True. This program also runs the cells of a
+lesson with other seeds, and with one setting changed in the source. It prints each claim of the original
+lesson that does not hold in one of these runs. It exits with 1 if there is such a claim.
 """
 
 import io

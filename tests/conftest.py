@@ -40,7 +40,7 @@ def why_no_browser(config):
 
 
 def why_not_slow(config):
-    """Return the reason to skip slow tests, or "" if they were selected or the lessons are rewritten."""
+    """Return the reason to skip slow tests, or "" if they were selected or NPFORMER_REWRITE is set."""
     is_selected = "slow" in config.option.markexpr or "NPFORMER_REWRITE" in os.environ
     return (
         "" if is_selected else "the lessons and what else takes long, when asked for: uv run pytest -m slow"

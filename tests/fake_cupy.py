@@ -3,7 +3,8 @@
 The fake's arrays wrap NumPy arrays, so NumPy computes all numbers. The fake rejects everything that is wrong
 on a GPU:
 
-- a NumPy function or conversion of such an array (CuPy accepts some of these, but npformer uses `xp`)
+- a NumPy function of such an array, or the conversion of such an array to NumPy (CuPy accepts some of these
+  calls, but npformer uses `xp`)
 - an operation with a NumPy array, or with a NumPy scalar, which would turn float32 arrays into float64
 - inside a forward function, a backward function or an optimizer's update, everything that makes the host wait
   for the GPU: `float(…)`, `bool(…)`, `if array:`, `.item()`, `.get()`, boolean indexing, printing.
@@ -35,7 +36,7 @@ WITHOUT_WAITING = ("_forward", "_backward", "_update")  # suffixes of functions 
 
 
 def call_real_cupy(owner, name, *args, **kwargs):
-    """Make the same call with CuPy, and raise CuPy's errors. Calls with equal shapes are made only once."""
+    """Repeat a call of the fake with CuPy, and raise CuPy's errors. Calls with equal shapes are made once."""
     call = owner, name, args, kwargs
     if REAL is None:
         return

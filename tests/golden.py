@@ -17,7 +17,7 @@ from valid_calls import backward
 import npformer as npf
 
 # The largest error allowed, divided by max(1, the largest entry). The error of six layers in float32 is 6e-6
-# on a processor that multiplies and adds in one step, and 5e-5 on other processors and in WebAssembly.
+# on a processor with fused multiply-add, and 5e-5 on other processors and in WebAssembly.
 TOLERANCE = {np.float64: 1e-11, np.float32: 1e-4}
 ALL_CASES = {case["name"]: case for file in FILES for case in read(file)}
 CASES = {name: case for name, case in ALL_CASES.items() if case["operation"] != "adam"}
@@ -26,7 +26,7 @@ HOW_TO_ADD_CASE = (
     "add one to tests/data/make_golden.py and run it "
     "(uv run --with torch==2.13 python tests/data/make_golden.py)"
 )
-# The npformer function of each operation in the golden files that has a different name.
+# The operations in the golden files whose npformer function has a different name.
 FORWARDS = {"grouped_attention": "multi_head_attention"}
 
 

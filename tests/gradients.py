@@ -20,7 +20,7 @@ SIZES = ("lead", "T", "S")  # the leading axes, and the numbers of target and so
 
 
 def make_gradient_test(operation, *variants):
-    """Return a test that gradcheck passes for every variant, and checks every float array and parameter."""
+    """Return a test that gradcheck passes for every variant and covers every float array and parameter."""
 
     @pytest.mark.parametrize("variant", variants, ids=name_variant)
     def test(variant):

@@ -37,12 +37,12 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # so that no mutant uses the .pyc of another
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # so that no mutant uses the .pyc of another mutant
     command = f"{sys.executable} -m pytest -x -q -n 0 -p no:cacheprovider {' '.join(options.tests)}"
     with tempfile.TemporaryDirectory() as top:
         not_copied = shutil.ignore_patterns(".git", ".venv", ".*_cache", "build")
         copy = shutil.copytree(Path(__file__).resolve().parents[1], Path(top) / "copy", ignore=not_copied)
-        os.environ["PYTHONPATH"] = str(copy)  # so that processes that tests start import the copy
+        os.environ["PYTHONPATH"] = str(copy)  # so that processes started by a test import the copy
         os.chdir(copy)
         outcome, output = run_tests(command, SECONDS)
         if outcome is not TestOutcome.SURVIVED:
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def is_excluded(mutation) -> bool:
-    """Return whether EXCLUDED_OPERATORS contains the operator of a mutation."""
+    """Return whether the name of a mutation's operator contains an entry of EXCLUDED_OPERATORS."""
     return any(part in mutation.operator_name for part in EXCLUDED_OPERATORS)
 
 

@@ -35,12 +35,12 @@ from npformer.exercises.task import Choice, Code, Numbers, Truth  # noqa: E402
 
 NOTEBOOK = ROOT / "notebooks" / "exercises.ipynb"
 README = ROOT / "README.md"
-# An exercise that asks for a function needs at least so many example answers (codings).
+# The least numbers of correct and wrong example answers (codings) of an exercise that asks for a function.
 LEAST_CORRECT = 2
 LEAST_WRONG = 5
 
 
-# --- the students' copy ------------------------------------------------------------------------------
+# --- the notebook of exercises -----------------------------------------------------------------------
 
 
 def text_of(task):
@@ -149,7 +149,7 @@ def numbered(cells):
 
 
 def with_count(output, count):
-    """Return an output. The result of a cell also gets the execution count of the cell."""
+    """Return an output with sorted keys. The result of a cell also gets the execution count of the cell."""
     if output["output_type"] == "execute_result":
         output = {**output, "execution_count": count}
     return dict(sorted(output.items()))

@@ -1,7 +1,7 @@
 """Pairs of a forward and a backward pass, read from tests/data.
 
 planted.txt has operations in lines of Python. Each operation has a correct backward pass, and mistakes that
-change the backward pass. hard_pairs.txt has pairs whose verdict is difficult. said_pairs.txt has pairs with a
+change the backward pass. hard_pairs.txt has pairs that are hard to judge. said_pairs.txt has pairs with a
 part of the expected note. The first lines of each file describe its format.
 
 For a mistake inside an operation, planted.txt contains the whole operation. So these tests of gradcheck do
@@ -98,7 +98,7 @@ NAMES = vars(np) | {
 
 
 def make_names():
-    """Return NAMES for one pair, with a new random generator and new objects for storing calls."""
+    """Return NAMES for one pair, with a new random generator and new objects that persist between calls."""
     rng = np.random.default_rng(20170612)
     return NAMES | {"rng": rng, "normal": rng.standard_normal, "own": {}, "calls": count()}
 

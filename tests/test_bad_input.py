@@ -165,7 +165,7 @@ def expected(place, value):
 
 
 def error_of_value(place, value):
-    """Return the error that the value causes whatever the other arguments are, or None."""
+    """Return the error that the value causes independently of the other arguments, or None."""
     if value is None:
         return None if place.is_optional else T
     if not is_right_kind(place, value):
@@ -372,9 +372,9 @@ FIRST = first_of_their_kind(PLACES)
 def values_at(place):
     """Return the odd values that the test tries at a place.
 
-    The first place with an annotation gets all values from `odd_values` and a quarter of ODD_VALUES. Later
-    places with the same annotation get only a few of these values, so that the test stays fast. The choice
-    depends only on the name of the place: a new public function does not change the values of others.
+    A place in FIRST gets all values from `odd_values` and a quarter of ODD_VALUES. Other places get only a
+    few of these values, so that the test stays fast. The choice depends only on the name of the place, so a
+    new public function does not change the values of other functions.
     """
     if is_unchecked(place):
         return []
@@ -688,7 +688,7 @@ UNCHECKED_FUNCTIONS = sorted(set(CALLS) - set(CHECKED) - ACCEPT_ANYTHING - TESTE
 
 
 def is_called_by_function(place, value):
-    """Return whether npformer would call this value. Then an error comes from the value itself."""
+    """Return whether npformer would call this value. An error in such a call comes from the value itself."""
     return place in ("f", "forward", "backward") and callable(value)
 
 

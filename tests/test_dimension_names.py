@@ -2,8 +2,8 @@
 
 `checked` only checks the arguments of public functions. These tests check every call inside npformer of every
 function with annotated shapes: the arguments, the result, and the fields of the cache. So a wrong dimension
-name in any annotation makes a valid call fail. Another test finds a leading "..." if no call has leading
-axes.
+name in any annotation makes a valid call fail. Another test reports annotations with a leading "..."
+whose arrays have no leading axes in any call.
 
 If a result of a new function has a new dimension name, add the lengths of the dimension to RESULT_LENGTHS.
 """
@@ -62,7 +62,7 @@ class Record:
 
     def __init__(self):
         self.called = set()  # the names of the functions that were called
-        self.has_leading_axes = {}  # {(function, path of an array with "..."): has it ever had leading axes?}
+        self.has_leading_axes = {}  # {(function, path of array): whether it ever had leading axes}
 
 
 def run_checks(places, call):

@@ -1,4 +1,4 @@
-"""Tests that figures/ has exactly the figures that figures/make.py draws, and that no figure is stale."""
+"""Tests of figures/: no figure is missing or stale, and its numbers and alternative text are correct."""
 
 import base64
 import json

@@ -2,10 +2,11 @@
 
     uv run --extra cuda12 pytest -m gpu        on a machine with an NVIDIA GPU (or --extra cuda13)
 
-Every test with the fixture `device` runs twice. With CuPy it has the mark `gpu`, and is skipped with the
-reason if there is no working GPU. With the fake CuPy (fake_cupy.py) it runs on every machine. The fake
-fails where an array would leave the GPU or the host would wait for it. If CuPy can be imported, the fake also
-makes each call with CuPy, so a call that CuPy rejects fails too.
+Every test with the fixture `device` runs twice. The run with CuPy has the marker `gpu`. If there is no
+working GPU, pytest skips this run and shows the reason. The run with the fake CuPy (fake_cupy.py) works on
+every machine. The fake raises an error where an array would leave the GPU, or where the host would wait for
+the GPU. If CuPy can be imported, the fake also makes each call with CuPy, so a call that CuPy rejects fails
+too.
 """
 
 import gc
@@ -113,7 +114,7 @@ def test_greedy_decode_waits_once_per_token(monkeypatch):
 
 
 def mixed_calls():
-    """Return (function, argument) for each array argument of the functions with at least two of them."""
+    """Return (function, argument) for each array argument of functions with two or more array arguments."""
     found = []
     for name in CHECKED:
         with_array = [argument for argument, value in CALLS[name]().items() if arrays_in(value)]
@@ -178,7 +179,7 @@ MODELS = [
     for positions in ("sinusoidal", "learned", "rope", "alibi", "none")
     for norm, act in (("pre", "gelu"), ("post", "relu"))
 ]
-MORE = [  # further calls with settings that valid_calls.py does not make
+MORE = [  # further calls, whose settings do not occur in valid_calls.py
     ("softmax_forward", {"axis": 0, "scores": np.array([[1.0, -np.inf], [2.0, -np.inf]])}),
     ("softmax_forward", {"scores": np.ones((2, 0))}),
     ("layer_norm_forward", {"x": np.ones((2, 8)), "eps": 0}),
@@ -202,7 +203,7 @@ MORE = [  # further calls with settings that valid_calls.py does not make
 
 
 def check_function(device, name, arguments, dtype="float64"):
-    """Compare a function with CuPy and NumPy. After a forward function, compare its backward function too."""
+    """Compare the results with CuPy and with NumPy. For a forward function, compare the gradients too."""
 
     def result(xp, arguments):
         converted = like(arguments, dtype)
@@ -272,7 +273,7 @@ def test_cross_entropy_without_targets_is_nan_on_device(device):
 
 @pytest.mark.parametrize("device", [ON_A_GPU], indirect=True)  # only a real GPU: the fake computes with NumPy
 def test_encoder_block_of_paper_width_agrees(device):
-    config = npf.TransformerConfig(activation="gelu")  # GELU has no kink, at which rounding would decide
+    config = npf.TransformerConfig(activation="gelu")  # because rounding near ReLU's kink changes gradients
     assert 2 * config.n_heads * 160 * 160 > attention.LARGE  # so NumPy computes one head at a time
     params, x = npf.init_encoder_block(config, generator()), array(2, 160, config.d_model)
     arguments = {"x": x, "params": params, "config": config, "mask": npf.causal_mask(160), "rng": None}

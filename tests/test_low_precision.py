@@ -1,7 +1,8 @@
 """Tests of gradcheck in float16, bfloat16 and float32 with a reference: rounding passes, mistakes fail.
 
-The kernels load low precision, compute in float32 and store low precision, as kernels on a GPU do. Each gets
-mistakes that public kernels had. The labels follow from mathematics, not from the checker.
+The kernels load low precision, compute in float32 and store low precision, as kernels on a GPU do. Each
+kernel also has wrong variants, with mistakes from published kernels. Mathematics determines which variants
+are correct, and gradcheck must agree.
 """
 
 import math
@@ -38,13 +39,13 @@ def wide(x):
 
 
 def layer_norm(x, gamma, beta, eps=1e-5):
-    """The reference of layer norm, in the precision of its arguments."""
+    """Compute layer norm in the precision of its arguments, as the reference for the kernel."""
     centred = x - x.mean(-1, keepdims=True)
     return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + eps) * gamma + beta
 
 
 def layer_norm_kernel(dtype, mistake=""):
-    """Return forward and backward of layer norm with a mistake."""
+    """Return forward and backward of layer norm. `mistake` selects a mistake in the backward pass, if any."""
 
     def forward(x, gamma, beta):
         return layer_norm(wide(x), wide(gamma), wide(beta)).astype(dtype), (x, gamma)
@@ -74,7 +75,7 @@ def layer_norm_kernel(dtype, mistake=""):
 
 
 def softmax(scores):
-    """The reference of softmax, in the precision of its argument."""
+    """Compute softmax in the precision of its argument, as the reference for the kernel."""
     e = np.exp(scores - scores.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
 
@@ -94,7 +95,7 @@ def softmax_kernel(dtype, share=1.0):
 
 
 def gelu(z):
-    """The reference of GELU, z Φ(z)."""
+    """Compute GELU, z Φ(z), as the reference for the kernel."""
     return npf.gelu_forward(z)[0]
 
 
@@ -434,7 +435,7 @@ def test_low_precision_factor_has_the_known_digits():
 
 
 def test_low_precision_wrong_function_has_no_relation():
-    """The gradient of another function is only described by its size."""
+    """If the gradient belongs to a different function, the note names no relation to the correct gradient."""
     report = npf.gradcheck(
         lambda z: (np.sin(wide(z)).astype(F16), z),
         lambda dy, z: (wide(dy) * np.cos(wide(z)) ** 3).astype(F16),

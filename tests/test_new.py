@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__", "build", "dist", "*.tmp")
 
 
-# --- what is rejected, before anything is written ------------------------------------------------------
+# --- arguments that are rejected before any file is written --------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "message"), [

@@ -39,7 +39,7 @@ def make_affine(dtype):
 
 
 def make_loss(dtype):
-    """Return a pair with a rounded product and a single number as output."""
+    """Return a pair whose activation is rounded: the output is one number, the sum of tanh(x W + b)²."""
     rounded = ROUNDINGS[dtype]
 
     def forward(x, W, b):
@@ -151,7 +151,8 @@ def softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
-# Functions that are constant nearby or nearly so, but are no staircases: a wrong gradient must still fail.
+# Functions that are no staircases, though most are constant or nearly constant near the tested point. A wrong
+# gradient of such a function must still fail.
 FLAT = {
     "ReLU below 0": (lambda x: np.maximum(x, 0), -abs(np.random.default_rng(0).standard_normal(3)) - 0.1),
     "one ReLU below 0": (lambda x: np.maximum(x, 0), np.array([-1.0])),

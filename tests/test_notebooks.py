@@ -6,9 +6,8 @@ rounds differently. Other differences mean that the file is out of date, and are
 
     NPFORMER_REWRITE=1 uv run pytest tests/test_notebooks.py
 
-A volatile cell keeps its outputs as long as its code is that of the last commit. To replace them, clear the
-outputs of the cell in Jupyter first. A cell also keeps its outputs if the new ones say that a model is not
-installed. A printed line names the cells that kept their outputs for one of these two reasons.
+A volatile cell keeps its outputs as long as its code is that of the last commit. To replace the outputs,
+clear them in Jupyter first. A printed line names each volatile cell that kept its outputs.
 """
 
 import base64
@@ -79,8 +78,8 @@ def execute(notebook, folder, again=False):
     """Return a copy with new outputs, executed in an empty folder.
 
     With `again`, the kernel then executes each code cell once more, from the last to the first, because a
-    teacher may go back to any cell. This fails if a cell needs a variable that this or a later cell
-    overwrites.
+    teacher may go back to any cell. The execution fails if a cell needs the old value of a variable that
+    this cell or a later cell overwrites.
     """
     executed = copy.deepcopy(notebook)
     if again:
@@ -118,9 +117,9 @@ def normalised(notebook):
 
 
 def with_kept_outputs(stored, executed, last_sources):
-    """Return the executed notebook, and a message for each cell that keeps its stored outputs for a reason.
+    """Return the executed notebook, and a message for each volatile cell that keeps its stored outputs.
 
-    Outputs without a visible difference are kept too, so that diffs are small. They need no message.
+    Other cells keep their outputs if no difference is visible, so that diffs are small. They get no message.
     """
     merged, messages = copy.deepcopy(executed), []
     for old, new in zip(code_cells(stored), code_cells(merged), strict=True):

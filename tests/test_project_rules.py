@@ -94,7 +94,7 @@ def test_worker_imports_only_itself_of_npformer():
 
 
 def test_modules_missing_on_windows_are_imported_in_functions():
-    """The doctests import every module, and Windows does not have these modules."""
+    """Doctests import every module on Windows too, and Windows does not have modules such as `fcntl`."""
     for path, tree in MODULES.items():
         names = {name.name for node in tree.body if isinstance(node, ast.Import) for name in node.names}
         assert names.isdisjoint({"resource", "fcntl", "pwd", "grp", "termios"}), path
@@ -249,7 +249,7 @@ WITHOUT_GOLDEN_VALUES = {
 
 @cache
 def operations_tested_with(helper):
-    """Return the operations that calls such as make_gradient_test("ffn", …) in the tests name."""
+    """Return the operations that the tests pass to a helper, such as make_gradient_test("ffn", …)."""
     operations = set()
     for path in TEST_FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -282,7 +282,7 @@ def test_top_level_has_only_known_files():
 
 
 def text_offences(path, text):
-    """Return messages about forbidden patterns, and about a licence or minified code, as in copied files."""
+    """Return messages about forbidden patterns and signs of copied code: a licence text or minified code."""
     offences = [what for what, pattern in FORBIDDEN.items() if re.search(pattern, text)]
     is_minified = path.endswith((".js", ".css")) and max(map(len, text.splitlines()), default=0) > 1000
     has_licence = path != "LICENSE" and re.search("permission is hereby gran" + "ted", text, flags=re.I)

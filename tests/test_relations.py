@@ -192,7 +192,7 @@ def test_find_relation_approximate_minus_one_is_sign():
 
 
 def make_unrelated_case(name, seed):
-    """Make a case in which the received array is correct or has no relation to the correct one."""
+    """Make a case in which the received array is correct, or has no relation to the correct array."""
     draw = np.random.default_rng(seed).standard_normal
     F, R = draw((2, 3, 4, 3, 4))
     others = {"other": draw((3, 4))}

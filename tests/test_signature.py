@@ -199,9 +199,10 @@ PACKAGE = Path(npf.__file__).parent
 
 
 def functions_in_traceback(error):
-    """Return the names of the package's functions in a traceback, from the call on.
+    """Return the names of the package's functions in the traceback of an error, starting with the call.
 
-    A rejected call runs only functions of argument validation. The rule of one operation is in its module.
+    For a rejected call, these are functions of npformer/validation, and possibly a rule in the module of the
+    operation.
     """
     frames = traceback.extract_tb(error.__traceback__)
     return [frame.name for frame in frames if PACKAGE in Path(frame.filename).parents]

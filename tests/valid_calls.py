@@ -89,7 +89,7 @@ TREE = (np.ones(2), None)
 # {name: value} for arguments that are no arrays and have no type from EXAMPLES. An argument without an entry
 # keeps its default.
 VALUES_BY_NAME = {
-    # settings, each different from its default
+    # settings, most of them different from the default
     "activation": "gelu", "approximate": False, "base": 100.0, "bias": True, "causal": True, "directions": 2,
     "dropout": 0.1, "dtype": np.float64, "ignore_index": -1, "label_smoothing": 0.1, "layout": "halves",
     "learning_rate": 0.1, "padding_id": 0, "rate": 0.5, "rope": True, "rope_layout": "halves", "start": 0,
@@ -214,7 +214,7 @@ def shape_of(dimensions, lead, T, S):
 
 
 def array_of_kind(kind, shape, seed, n_leading):
-    """Return a random array for an annotation of this kind: Float, Ids, Mask, Bias or Numbers."""
+    """Return an array for an annotation of this kind: 0, 1, 2, … for Numbers, random entries otherwise."""
     if kind == "Ids":
         return ids(*shape, seed=seed)
     if kind == "Mask":
@@ -424,7 +424,7 @@ def places(function):
 
 
 def normalized(description):
-    """Remove the names of `typing` from an annotation; the result is such as Float[Array, 'd'] | None."""
+    """Remove the names of `typing` from an annotation. A possible result is Float[Array, 'd'] | None."""
     description = description.replace("typing.", "")
     wrappers = re.match(r"(Optional\[|Annotated\[)*", description)[0]
     description = description.removeprefix(wrappers)
@@ -432,7 +432,7 @@ def normalized(description):
 
 
 def first_of_their_kind(every):
-    """Return the names of the places whose annotation does not occur at an earlier place.
+    """Return the name of the first place for each combination of a field name and an annotation.
 
     For example, params.W_Q of attention is in the result, but W_Q in the parameters of a model is not.
     """
