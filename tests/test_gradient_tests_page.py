@@ -63,7 +63,7 @@ def test_page_kernel_passes_and_its_mistake_fails():
     assert float(systematic[1]) > 4
 
 
-def test_page_second_derivatives_pass_and_a_wrong_sign_fails():
+def test_page_second_derivatives_reject_a_wrong_sign():
     (text,) = re.findall(r"```python\n(def tanh_backward\(.*?)```", PAGE, flags=re.DOTALL)
     names = {"np": np, "npf": npf}
     exec(text, names)
