@@ -71,7 +71,7 @@ def test_page_second_derivatives_reject_a_wrong_sign():
         exec(text.replace("d_dx * dy * -2", "d_dx * dy * 2"), names)
 
 
-def test_page_fixture_passes_in_the_files_of_the_page(pytester):
+def test_page_fixture_passes(pytester):
     (text,) = re.findall(r"```python\n(@pytest.mark.gradcheck\(.*?)```", PAGE, flags=re.DOTALL)
     pytester.makepyfile(layers=FILES["layers.py"])
     pytester.makepyfile(test_fixture=f"import numpy as np\nimport pytest\nfrom layers import *\n\n\n{text}")
