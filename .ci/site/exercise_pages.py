@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from npformer.exercises import list_exercises, show
-from npformer.exercises.bank import bank
+from npformer.exercises import list_exercises
+from npformer.exercises.bank import bank, find_exercise
 
 LESSONS = Path(__file__).resolve().parents[2] / "notebooks"
 OPENING = """\
@@ -37,8 +37,9 @@ def rows(topic: str) -> list[str]:
 
 
 def task(exercise_id: str) -> str:
-    """Return the task text with its numbers: the output of `show` without its first and last lines."""
-    return " ".join(str(show(exercise_id)).splitlines()[1:-1])
+    """Return the task text with its numbers, without the title and the form of the answer."""
+    exercise, name = find_exercise(exercise_id)
+    return " ".join(exercise.lines(name))
 
 
 def link_to_lesson(where: str) -> str:

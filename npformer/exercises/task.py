@@ -162,9 +162,14 @@ class Task:
         """Return the task with the numbers of this student, and then the options if there are any."""
         return [self.task]
 
+    @property
+    def title(self) -> str:
+        """The id with the topic and the level."""
+        return f"{self.id}  ({self.topic}, level {self.level})"
+
     def text(self, name: str = "") -> str:
         """Return the title, the task with the numbers of this student, and the form of the answer."""
-        lines = [f"{self.id}  ({self.topic}, level {self.level})"]
+        lines = [self.title]
         for part in (*self.lines(name), self.answer_form):
             lines += textwrap.wrap(part, LINE, break_on_hyphens=False)
         return "\n".join(lines)

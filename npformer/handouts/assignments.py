@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from npformer.exercises import list_exercises, show
+from npformer.exercises import list_exercises
 from npformer.installation import version
 
 Cell = dict[str, Any]
@@ -88,9 +88,9 @@ def make_cell(cell_type: str, text: str, **metadata: Any) -> Cell:
 
 def _format_task(exercise: Exercise) -> str:
     """Return the exercise as Markdown. Each line becomes a paragraph; the last one names the answer."""
-    title, *lines, last_line = str(show(exercise.id)).splitlines()
     answer_name = "" if exercise.kind == "code" else f" under the name `{exercise.name}`"
-    return "\n\n".join([f"### {title}", *lines, f"{last_line.rstrip('.')}{answer_name}."])
+    last_line = f"{exercise.answer_form.rstrip('.')}{answer_name}."
+    return "\n\n".join([f"### {exercise.title}", *exercise.lines(), last_line])
 
 
 def _make_stub(exercise: Exercise, body: str, value: str) -> str:
