@@ -39,6 +39,13 @@ SQRT_EPS = 2.0**-26
 # tries the scales in between.
 GROWTH = 64.0
 SAFETY = 10.0  # Verdicts allow ten times the error bound, because the bound is only an estimate itself.
+# A value has two correct digits if it is a hundred times as large as its error.
+TWO_DIGITS = 100.0
+LONGEST_STEP = 10.0  # the longest step of a search, relative to the array or to 1 if that is larger
+# Two quotients have the same limit if they differ by at most this share of the jump or of the rise.
+SAME = 0.1
+# At a kink, a gradient may lie outside the two slopes by this share of their difference.
+MARGIN_OF_KINK = 0.1
 SMALLEST_NUMBER = 5e-324  # the smallest positive float; underflow may change a number by at most this amount
 
 # Reasons why a derivative is not known. The report shows these texts.
@@ -75,7 +82,7 @@ class Estimate(NamedTuple):
 
         Estimates with fewer correct digits may agree by accident.
         """
-        has_two_digits = SAFETY**2 * self.error_bound <= abs(self.value)
+        has_two_digits = TWO_DIGITS * self.error_bound <= abs(self.value)
         return has_two_digits or self.is_limited_by_rounding
 
 
@@ -184,7 +191,7 @@ class Line:
         last = self.estimate_and_confirm(scale, best.error_bound)
         best = _choose_better(best, last)
 
-        largest_scale = SAFETY * max(far, 1.0) / FIRST_STEP  # gives steps of 10 × max(far, 1)
+        largest_scale = LONGEST_STEP * max(far, 1.0) / FIRST_STEP
         while not is_sufficient(best) and last.is_limited_by_rounding and scale < largest_scale:
             scale = min(scale * GROWTH, largest_scale)
             last = self.estimate_and_confirm(scale, best.error_bound)
@@ -236,7 +243,7 @@ class Line:
                 return best._replace(reason=NO_VALUE)
         for t in steps:
             gap = _sum_magnitudes(self.quotients[t] - self.quotients[-t])
-            is_hidden_by_rounding = self.bound_rounding_error(t) * SAFETY**2 > gap
+            is_hidden_by_rounding = self.bound_rounding_error(t) * TWO_DIGITS > gap
             if not is_hidden_by_rounding:
                 return self._classify_disagreement(best, t, gap)
         return best._replace(reason=HIDDEN)
@@ -252,11 +259,11 @@ class Line:
         sides_at_double = np.stack([self.quotients[2 * t], self.quotients[-2 * t]])
         rise = _sum_magnitudes(sides)
         rise_at_double = _sum_magnitudes(sides_at_double)
-        if _sum_magnitudes(sides - sides_at_double) < gap / SAFETY:
+        if _sum_magnitudes(sides - sides_at_double) < gap * SAME:
             return _mark_kink(best, sides, gap)
-        if _sum_magnitudes(sides - 2 * sides_at_double) < rise / SAFETY:
+        if _sum_magnitudes(sides - 2 * sides_at_double) < rise * SAME:
             return best._replace(reason=VALUE_JUMPS)
-        if rise_at_double * (1 + 1 / SAFETY) < rise < rise_at_double * (2 - 1 / SAFETY):
+        if rise_at_double * (1 + SAME) < rise < rise_at_double * (2 - SAME):
             return best._replace(reason=DERIVATIVE_DIVERGES)
         return best._replace(reason=ROUGH)
 
@@ -300,7 +307,7 @@ def _mark_kink(estimate: Estimate, sides: Floats, gap: float) -> Estimate:
     right = float(sides[0].sum()) + 0.0  # adding 0.0 turns -0.0 into 0.0
     left = float(sides[1].sum()) + 0.0
     reason = f"slope {left:.3g} on its left, {right:.3g} on its right"
-    margin = gap / SAFETY
+    margin = gap * MARGIN_OF_KINK
     low = float(sides.min(axis=0).sum()) - margin
     high = float(sides.max(axis=0).sum()) + margin
     return estimate._replace(reason=reason, low=low, high=high, left=left, right=right)
@@ -318,7 +325,7 @@ def _may_improve(best: Estimate, last: Estimate) -> bool:
     help either if the best estimate has two correct digits and the last error bound is a hundred times
     larger.
     """
-    has_lost_two_digits = best.error_bound * SAFETY**2 < min(abs(best.value), last.error_bound)
+    has_lost_two_digits = best.error_bound * TWO_DIGITS < min(abs(best.value), last.error_bound)
     return last.rounding_error < best.error_bound and not has_lost_two_digits
 
 

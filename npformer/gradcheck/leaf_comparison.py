@@ -10,7 +10,6 @@ import numpy as np
 from npformer.arrays import to_host
 from npformer.gradcheck.finite_differences import (
     NO_VALUE,
-    SAFETY,
     SQRT_EPS,
     STAIR,
     Estimate,
@@ -21,7 +20,7 @@ from npformer.gradcheck.function_calls import Calls, Keys, Leaf
 from npformer.gradcheck.noise import Noise, describe_noise
 from npformer.gradcheck.relations import find_ratio, max_abs, root_mean_square
 from npformer.gradcheck.report import VERDICTS, GradientRow, format_index, make_note
-from npformer.gradcheck.verdicts import SMALL, Limits, decide_verdict, is_precise, measure_error
+from npformer.gradcheck.verdicts import ONE_DIGIT, SMALL, Limits, decide_verdict, is_precise, measure_error
 
 TABLE_LIMIT = 2**20  # the largest size of a table: d_output.size times leaf.size entries (8 MB)
 NOT_LINEAR = "d_output taken for 1, a mask made from it, or an array that an update has changed already"
@@ -373,7 +372,7 @@ def update_limits(comparisons: Sequence[LeafComparison]) -> None:
     """
     magnitudes = []
     for comparison in comparisons:
-        precise = [e.value for e in comparison.estimates if SAFETY * e.error_bound < abs(e.value)]
+        precise = [e.value for e in comparison.estimates if ONE_DIGIT * e.error_bound < abs(e.value)]
         values = np.array(precise)
         magnitudes.append(root_mean_square(values) if comparison.is_sampled else max_abs(values))
     largest = max(magnitudes, default=0.0)

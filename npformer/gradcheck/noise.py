@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.arrays import to_host
-from npformer.gradcheck.finite_differences import SAFETY, Floats
+from npformer.gradcheck.finite_differences import Floats
 from npformer.gradcheck.function_calls import Calls, Leaf
 from npformer.gradcheck.relations import max_abs, root_mean_square
 
@@ -25,7 +25,7 @@ LONGEST = 1.0
 SPACING = 2.0**-4
 POINTS = 7
 # Differences that are this many times as large as the rounding error of the output cannot be rounding.
-VISIBLE = SAFETY
+VISIBLE = 10.0
 # Noise has the same size at three lengths of the step, and for a spacing that is twice as large. The second
 # difference of a smooth function grows by GROWTH² from length to length, and at a kink by GROWTH. At a cusp
 # such as √|x|, it grows with the spacing.

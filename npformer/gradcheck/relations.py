@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from npformer.gradcheck.finite_differences import SAFETY, SQRT_EPS
+from npformer.gradcheck.finite_differences import SQRT_EPS
 
 Array = NDArray[Any]
 
@@ -130,6 +130,10 @@ class Case(NamedTuple):
 
 _Pair = tuple[Array, Array, float]  # received array, correct array, the error that counts as zero
 _Quadruple = tuple[Array, Array, Array, float]  # a pair with an additional array before the error
+# An error that counts as zero is at most this share of the error that a relation explains.
+NEGLIGIBLE = 0.01
+CHANCE = 0.01  # the probability with which a random number may match a simple fraction
+NEAR = 1e-3  # an error of at most this share of the largest entry may come from too few digits
 # One or two numbers are often a multiple or a sum of other numbers by accident.
 MOST_ACCIDENTAL = 2
 Detector = Callable[[Sequence[Case]], Relation | None]
@@ -213,7 +217,7 @@ def _make_pair(found: Array, right: Array, exact: float, scale: float = 0.0) -> 
     found, right = np.where(known, found, 0.0), np.where(known, right, 0.0)
     error = max_abs(found - right)
     if error > zero:
-        zero = min(zero, error / SAFETY**2)
+        zero = min(zero, NEGLIGIBLE * error)
     return found, right, zero
 
 
@@ -248,10 +252,10 @@ def make_factor(value: float, exact: float) -> Factor:
     """Make a factor. If a simple fraction equals the value or its square, the factor contains this fraction.
 
     Any number is close to some fraction, so only a small numerator n and denominator d are accepted: n d must
-    be at most 1 / (2 · exact · SAFETY²). Then a random number matches a fraction with a probability of at
-    most about 1/100.
+    be at most CHANCE / (2 · exact). Then a random number matches a fraction with a probability of at most
+    about CHANCE.
     """
-    most = 1 / (2 * exact * SAFETY**2)
+    most = CHANCE / (2 * exact)
     for is_root, target in ((False, abs(value)), (True, value * value)):
         if not 0 < target < math.inf:
             continue
@@ -578,7 +582,7 @@ def detect_partial_error(cases: Sequence[Case]) -> Relation | None:
     for c, (found, right, _) in zip(cases, pairs, strict=False):
         error = max_abs(found - right)
         magnitude = max(max_abs(right), c.scale)
-        if error * SAFETY**3 >= magnitude:
+        if error >= NEAR * magnitude:
             return None
         shares.append(error / magnitude)
     return Relation("near", {"share": max(shares)}) if shares else None
@@ -679,7 +683,7 @@ def detect_untransposed(t: _Table) -> Relation | None:
     for (name, W), axis, is_reversed in product(squares.items(), last_axes, (False, True)):
         A = W.T if is_reversed else W
         zero = t.zero * float(np.linalg.cond(W))  # `solve` increases the error by this factor.
-        is_meaningful = zero < max_abs(t.F - t.R) / SAFETY**2
+        is_meaningful = zero < NEGLIGIBLE * max_abs(t.F - t.R)
         has_length_of_A = t.R.ndim > 0 and t.R.shape[axis] == len(A)
         if is_meaningful and has_length_of_A:
             expected = np.moveaxis(np.moveaxis(t.R, axis, -1) @ np.linalg.solve(A, A.T), -1, axis)

@@ -3,10 +3,12 @@
 import math
 from typing import NamedTuple
 
-from npformer.gradcheck.finite_differences import HIDDEN, SAFETY, STAIR, Estimate
+from npformer.gradcheck.finite_differences import HIDDEN, SAFETY, STAIR, TWO_DIGITS, Estimate
 
 SMALL = 1e-3  # the errors of a small leaf are relative to SMALL times the magnitude of the largest leaf
 NOISY = "the noise of forward explains the difference"
+PRECISE = 10.0  # A precise estimate has an error bound of at most ten times the accepted error.
+ONE_DIGIT = 10.0  # A value has one correct digit if it is ten times as large as its error.
 TOO_SMALL = "it differs, but is too small beside the largest"
 
 
@@ -30,7 +32,7 @@ def measure_error(analytic: float, estimate: Estimate) -> float:
 
 def is_precise(estimate: Estimate, limits: Limits) -> bool:
     """Return whether the error bound is small compared with the accepted error."""
-    return estimate.error_bound <= SAFETY * limits.max_error
+    return estimate.error_bound <= PRECISE * limits.max_error
 
 
 def decide_verdict(analytic: float, estimate: Estimate, limits: Limits) -> tuple[str, str]:
@@ -92,7 +94,7 @@ def _is_explained_by_noise(analytic: float, estimate: Estimate, limits: Limits) 
     On a staircase, many differences are 0 by accident. So an estimate without a correct digit is no evidence.
     """
     is_small = measure_error(analytic, estimate) <= SAFETY * limits.noise * limits.magnitude
-    has_one_digit = SAFETY * estimate.error_bound <= abs(estimate.value)
+    has_one_digit = ONE_DIGIT * estimate.error_bound <= abs(estimate.value)
     return is_small or analytic == 0 or (limits.is_noisy and not has_one_digit)
 
 
@@ -115,7 +117,7 @@ def _differs(analytic: float, estimate: Estimate, limits: Limits) -> bool:
 
     If other entries are far larger, their rounding errors may explain the error of this entry.
     """
-    rounding_of_others = SAFETY**2 * limits.eps * limits.magnitude
+    rounding_of_others = TWO_DIGITS * limits.eps * limits.magnitude
     limit_of_entry = max(_limit_of_entry(analytic, estimate, limits), rounding_of_others)
     accepted_error = max(min(limits.max_error, limit_of_entry), _bound_error(estimate))
     return estimate.is_known and measure_error(analytic, estimate) > accepted_error
