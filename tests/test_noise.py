@@ -1,5 +1,7 @@
 """gradcheck measures the noise of forward: rounding inside, iterations that stop early, and staircases."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -121,7 +123,7 @@ def test_gradcheck_solver_that_stops_early_is_unsure():
     assert get_verdicts(report) == ["unsure"]
 
 
-STAIRS = {
+STAIRS: dict[str, Callable] = {
     "round": np.round,
     "grid": lambda x: np.round(x / 0.01) * 0.01,
     "sign": np.sign,
@@ -153,7 +155,7 @@ def softmax(x):
 
 # Functions that are no staircases, though most are constant or nearly constant near the tested point. A wrong
 # gradient of such a function must still fail.
-FLAT = {
+FLAT: dict[str, tuple[Callable, np.ndarray]] = {
     "ReLU below 0": (lambda x: np.maximum(x, 0), -abs(np.random.default_rng(0).standard_normal(3)) - 0.1),
     "one ReLU below 0": (lambda x: np.maximum(x, 0), np.array([-1.0])),
     "clip outside": (lambda x: np.clip(x, -0.5, 0.5), np.array([2.0, -3.0])),

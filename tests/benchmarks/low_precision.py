@@ -121,9 +121,9 @@ def make_pair(function):
 
     def forward(*args):
         with torch.enable_grad():
-            args = [x.detach().requires_grad_() for x in args]
-            y = function(*args)
-        return y.detach(), (y, args)
+            leaves = [x.detach().requires_grad_() for x in args]
+            y = function(*leaves)
+        return y.detach(), (y, leaves)
 
     def backward(dy, cache):
         y, args = cache
@@ -235,8 +235,8 @@ def check_mistake(name, dtype):
     import ml_dtypes
 
     numpy_dtype = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float32": np.float32}[dtype]
-    make_kernel, reference, args = MISTAKES[name]
-    args = [x.astype(numpy_dtype) for x in args]
+    make_kernel, reference, given = MISTAKES[name]
+    args = [x.astype(numpy_dtype) for x in given]
     report = npf.gradcheck(*make_kernel(numpy_dtype, True), *args, reference=reference)
     worst = max(row.systematic for row in report.rows)
     gradients = []
