@@ -314,7 +314,7 @@ def _lengths(given: Given) -> str:
 
 
 def _share(given: Given) -> str:
-    """Format an error as a percentage of the largest correct number."""
+    """Format an error as a percentage of the largest number in the correct output."""
     texts = catalog().texts
     share = given["share"]
     if share < 0.01:
