@@ -19,6 +19,8 @@ from npformer.gradcheck.relations import max_abs, root_mean_square
 Evaluate = Callable[[float], Floats]  # returns the output after a step along the line
 
 SHORTEST = 2.0**-44  # the shortest step, relative to the size of the array
+# Steps at which a smooth function has no visible second difference.
+SHORT_STEPS = (2.0**-28, 2.0**-24, 2.0**-22)
 GROWTH = 4.0  # each step is this many times as long as the step before
 LONGEST = 1.0
 # The distance of neighbouring points on the line, relative to the step, and their number.
@@ -47,6 +49,11 @@ MOST_CHANGED = 1 / 8  # the share of the output's entries that may change for a 
 LARGEST_ROUNDING = 2.0**-4
 
 
+# The measurement along one array needs about this many evaluations of forward.
+EVALUATIONS = 180
+MOST_EVALUATIONS = 600  # a check may use so many for noise, or as many as it has used for the estimates
+
+
 class Noise(NamedTuple):
     """The random changes of forward's output when one array of the arguments moves."""
 
@@ -64,8 +71,11 @@ def describe_noise(noise: Noise) -> str:
 
 
 @np.errstate(all="ignore")
-def measure_noise(calls: Calls, leaf: Leaf) -> Noise:
-    """Measure the noise of forward when one array moves along a random direction."""
+def measure_noise(calls: Calls, leaf: Leaf, is_quick: bool = False) -> Noise:
+    """Measure the noise of forward when one array moves along a random direction.
+
+    The quick measurement may miss some noise of float16 or bfloat16.
+    """
     if leaf.x is None:
         return Noise()
     x = np.array(to_host(leaf.x), dtype=float)
@@ -76,6 +86,8 @@ def measure_noise(calls: Calls, leaf: Leaf) -> Noise:
     def evaluate(t: float) -> Floats:
         return calls.compute_output(leaf.keys, x + t * direction)
 
+    if is_quick and _is_smooth_nearby(calls, evaluate):
+        return Noise()
     differences = _list_second_differences(calls, evaluate)
     height = _measure_height(calls.output, evaluate)
     if height > 0:
@@ -87,15 +99,33 @@ def measure_noise(calls: Calls, leaf: Leaf) -> Noise:
     return Noise(level / (max(magnitude, change) or 1.0), level / (magnitude or 1.0), height)
 
 
+def _is_smooth_nearby(calls: Calls, evaluate: Evaluate) -> bool:
+    """Return whether a few short steps show no noise. This needs few evaluations of forward.
+
+    A staircase is constant there, so a constant output needs the longer measurement.
+    """
+    visible = _find_visible_difference(calls, evaluate)
+    for t in SHORT_STEPS:
+        outputs = [evaluate(t * (1 + i * SPACING)) for i in range(POINTS)]
+        if not _measure_second_difference(outputs, 1) <= visible:
+            return False
+    return not _is_constant(calls.output, outputs[0])
+
+
+def _find_visible_difference(calls: Calls, evaluate: Evaluate) -> float:
+    """Return the second difference that the rounding errors of output and moved input cannot explain."""
+    shortest_change = max_abs(evaluate(SHORTEST) - calls.output)
+    rounding_of_input = shortest_change * calls.eps / SHORTEST
+    return VISIBLE * max(calls.eps * max_abs(calls.output), rounding_of_input)
+
+
 def _list_second_differences(calls: Calls, evaluate: Evaluate) -> list[tuple[float, float]]:
     """Return the second differences of the output for growing steps, each for two spacings of the points.
 
     The list begins with the first one that is larger than the rounding errors of the output and of the moved
     input.
     """
-    shortest_change = max_abs(evaluate(SHORTEST) - calls.output)
-    rounding_of_input = shortest_change * calls.eps / SHORTEST
-    visible = VISIBLE * max(calls.eps * max_abs(calls.output), rounding_of_input)
+    visible = _find_visible_difference(calls, evaluate)
     differences: list[tuple[float, float]] = []
     t = SHORTEST
     while t <= LONGEST:
