@@ -123,7 +123,7 @@ def test_checked_accepts_an_array_in_a_file(tmp_path):
     np.testing.assert_array_equal(y, call("layer_norm_forward", arguments | {"x": np.array(x)})[0])
 
 
-# --- the loss of a user ---------------------------------------------------------------------------------
+# --- a loss function that a user defines ------------------------------------------------------------
 
 
 class SquaredErrorCache(NamedTuple):

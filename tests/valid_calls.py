@@ -75,7 +75,7 @@ MINILM = make_sentence_encoder()
 # --- the values of arguments ------------------------------------------------------------------------
 
 # Examples of parameters, configs and states. An argument with a NamedTuple type gets the first example of
-# this type, which may be nested.
+# this type. The example may be a part of a larger one, such as a block of MODEL.
 EXAMPLES = (MODEL, LM, MINILM, CONFIG, LM_CONFIG, npf.adam_init(norm_params(3)))
 
 # The lengths of all dimensions except sequences (T, T_q, S, T_k).

@@ -59,7 +59,7 @@ class Noise(NamedTuple):
 
     share: float = 0.0  # the random change, relative to the change for a step as large as the array
     level: float = 0.0  # the random change, relative to the largest entry of the output; 0 if there is none
-    height: float = 0.0  # the smallest step of a staircase; 0 if forward is no staircase
+    height: float = 0.0  # the smallest jump of a staircase; 0 if forward is not a staircase
 
 
 def describe_noise(noise: Noise) -> str:
@@ -120,10 +120,10 @@ def _find_visible_difference(calls: Calls, evaluate: Evaluate) -> float:
 
 
 def _list_second_differences(calls: Calls, evaluate: Evaluate) -> list[tuple[float, float]]:
-    """Return the second differences of the output for growing steps, each for two spacings of the points.
+    """Return a pair of second differences of the output for each of several growing steps.
 
-    The list begins with the first one that is larger than the rounding errors of the output and of the moved
-    input.
+    The two numbers of a pair belong to two spacings of the points. The list begins with the first pair that
+    the rounding errors of the output and of the moved input cannot explain.
     """
     visible = _find_visible_difference(calls, evaluate)
     differences: list[tuple[float, float]] = []

@@ -103,7 +103,10 @@ def parse_lms_name(name: str) -> dict[str, str]:
 
 
 def _walk_folder(top: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each file with an empty reason, and each skipped folder with the reason for skipping it."""
+    """Yield each file with an empty reason, and each rejected folder with the reason.
+
+    Folders in IGNORED_FOLDERS are left out without a reason.
+    """
     for parent, folders, names in os.walk(top):
         reasons = {folder: _get_folder_skip_reason(Path(parent, folder)) for folder in folders}
         # `os.walk` visits only the folders that remain in this list.

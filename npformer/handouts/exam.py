@@ -126,7 +126,7 @@ class Exam(NamedTuple):
 
 
 def draw_exam(seed: str, minutes: int = 45, lessons: Sequence[str] = ()) -> Exam:
-    """Draw an exam paper from a seed. Topics alternate, and easy questions come first.
+    """Draw an exam paper from a seed. Its questions are spread evenly over the topics.
 
     Parameters
     ----------

@@ -149,8 +149,8 @@ def FINITE(grads: Any, name: str, call: Call) -> None:
 
 def _has_finite_squares(gradient: Any) -> bool:
     """Return whether the square of every entry is finite."""
-    # The dot product is fast because it makes no new array. But the sum of finite squares can also overflow.
-    # Therefore the second test decides if the dot product is not finite.
+    # The dot product is fast because it makes no new array. But a sum of finite squares can overflow. So if
+    # the dot product is not finite, the second test checks each square.
     return math.isfinite(np.vdot(gradient, gradient)) or bool(np.isfinite(gradient * gradient).all())
 
 

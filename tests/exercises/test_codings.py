@@ -28,7 +28,7 @@ def test_check_gives_each_coding_its_reply(topic):
 
 
 def find_problems(coding):
-    """Yield a description of each problem with the reply to a coding."""
+    """Yield a description of each way in which the reply to a sample answer (a coding) is wrong."""
     result = get_reply(coding)
     text = " ".join([*result.codes, result.evidence, result.hint])
     if result.status not in STATUSES.get(coding.label, FAILED):

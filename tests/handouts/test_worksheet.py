@@ -171,7 +171,7 @@ def count_values(steps):
     return counts
 
 
-# The steps on a worksheet. From the second forward pass, a worksheet gives y and asks for the loss.
+# The steps on a worksheet. Of the second forward pass, it has only two: it shows y′ and asks for the loss.
 SHEET = [step for step in TRACE.steps if not step.section.startswith("Second pass")]
 SHEET += [TRACE.named["new_y"]._replace(name="y′", equation=GIVEN), TRACE.named["new_loss"]]
 TO_FIND = [step for step in SHEET if step.equation != GIVEN]

@@ -1,7 +1,7 @@
-"""Compare the worked example with npformer and with a calculation by hand.
+"""Compare the worked example with npformer and with an independent decimal calculation.
 
-The calculation by hand evaluates every recipe of every step with the decimal module. It shares no code with
-the rounding of the trace.
+The calculation evaluates every recipe of every step with the decimal module. It shares no code with the
+rounding of the trace.
 """
 
 from collections.abc import Callable

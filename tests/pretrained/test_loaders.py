@@ -222,7 +222,9 @@ LLAMA_3 = {"rope_type": "llama3", "factor": 8.0}
 TOO_MANY_WORDS = make_word_tokenizer(range(30))  # the model has only 29 ids
 NO_SUCH = "expected no such thing, which no equation here has"
 NORM, POOLING = "blk.0.attn_norm.weight", "1_Pooling/config.json"
-REJECTED = [  # the format; changed settings, tensors (tuples) or files (bytes); a part of the error message
+# (format, changes, a part of the error message). In the changes, a tuple replaces a tensor, bytes replace a
+# file, and any other value replaces a setting.
+REJECTED = [
     ("gguf", {"general.architecture": "qwen3"}, "of the kind 'qwen3'; expected 'llama'"),
     ("gguf", {"llama.rope.scaling.type": "yarn"}, f"llama.rope.scaling.type = 'yarn'; {NO_SUCH}"),
     ("gguf", {"llama.expert_count": 8}, "expert_count = 8"),

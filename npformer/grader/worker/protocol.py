@@ -27,7 +27,7 @@ MAX_ITEMS = 500_000
 MAX_AXES = 12  # the largest number of axes; the checker tries every combination of axes
 NUMERIC_DTYPE = re.compile(r"[<>|=][biufc]\d\d?")
 CHUNK_BYTES = 2**20  # the largest number of bytes in one read
-LENGTH_BYTES = 4  # the size of the number before each frame, which is the frame's length
+LENGTH_BYTES = 4  # each frame begins with its length, a number of this many bytes
 
 Functions: TypeAlias = list[Callable[..., Any]]
 
