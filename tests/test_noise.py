@@ -183,3 +183,26 @@ def test_gradcheck_unknown_entries_are_no_evidence():
     assert report.rows[0].verdict == "fail"
     assert "the others agree" not in report.rows[0].note
     assert "11 of 12 at a kink" in report.rows[0].note
+
+
+def test_gradcheck_empty_array_next_to_wrong_gradient():
+    x, empty = np.ones(3), np.ones((0, 2))
+    forward = lambda x, empty: (x**2, (x, empty))  # noqa: E731
+    report = npf.gradcheck(forward, lambda dy, cache: (dy * cache[0], cache[1]), x, empty)
+    assert get_verdicts(report) == ["fail", "pass"]
+
+
+def test_gradcheck_many_arrays_use_the_quick_measurement():
+    """With many arrays, a few short steps decide whether there is noise at all."""
+    arrays = [np.random.default_rng(seed).standard_normal((3, 4)) for seed in range(5)]
+
+    def forward(a, b, c, d, e):
+        total = (a + b + c + d).astype(np.float32).astype(float)
+        return np.tanh(total) + e, total
+
+    def backward(dy, total):
+        slope = dy * (1 - np.tanh(total) ** 2)
+        return slope, slope, slope, slope, 2 * dy
+
+    report = npf.gradcheck(forward, backward, *arrays)
+    assert get_verdicts(report) == ["unsure"] * 4 + ["fail"], report

@@ -516,3 +516,15 @@ def test_gradcheck_directions_find_relations_of_whole_arrays(kind, backward):
         assert note == ""
     else:
         assert f"; {TEMPLATES[kind]['cause']}" in note
+
+
+def test_find_relation_unknown_entry_may_be_wrong_too():
+    right = RIGHT.copy()
+    right[0, 0, 0] = np.nan
+    assert find_relation([Case(change_one_entry(RIGHT), right)]) is None
+
+
+def test_find_relation_equal_tables_explain_nothing():
+    case = make_table_case(full, full)
+    odd = draw_integers(*case.right.shape)
+    assert find_relation([case._replace(found=case.found + odd)]) is None
