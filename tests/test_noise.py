@@ -193,7 +193,8 @@ def test_gradcheck_empty_array_next_to_wrong_gradient():
 
 
 def test_measure_noise_quick_measurement_finds_noise():
-    calls = Calls(*make_affine("float32"), draw_arguments(0), {}, None)
+    forward, backward = make_affine("float32")
+    calls = Calls(forward, backward, draw_arguments(0), {}, None)
     for leaf in list(calls.leaves.values())[:2]:
         assert measure_noise(calls, leaf, is_quick=True) != Noise()
     smooth = Calls(lambda x: (np.sin(x), x), lambda dy, x: dy * np.cos(x), (np.ones(3),), {}, None)
