@@ -115,6 +115,17 @@ def test_gradcheck_accepts_every_form_of_output(make, dtype):
     assert not npf.gradcheck(forward, lambda d, x: backward(d, x, factor=-1), x)
 
 
+def test_gradcheck_accepts_outputs_of_two_dtypes():
+    def forward(x):
+        return (x.astype(np.float32), x**2), x
+
+    def backward(d_output, x):
+        return d_output[0] + 2 * x * d_output[1]
+
+    x = np.random.default_rng(0).standard_normal(4)
+    assert npf.gradcheck(forward, backward, x, reference=lambda x: (x, x**2))
+
+
 def test_gradcheck_differentiates_fields_of_a_dataclass():
     @dataclass
     class Weights:

@@ -242,9 +242,7 @@ def _reverse_axes(x: Any) -> Any:
     if not isinstance(x, np.ndarray) or x.ndim == 0:
         return x
     buffer = np.zeros((3 * x.shape[-1], *x.shape[-2::-1]), dtype=x.dtype)
-    backwards = slice(x.shape[-1] - 1, None, -1)
-    view = buffer[: x.shape[-1]] if x.shape[-1] == 0 else buffer[backwards]
-    return _fill(view.T, x)
+    return _fill(buffer[x.shape[-1] - 1 :: -1].T, x)
 
 
 def _fill(view: Floats, x: Floats) -> Floats:
@@ -457,10 +455,10 @@ class OutputForm:
             expected = ", ".join(self.paths)
             raise ValueError(f"gradcheck: {function} returned the arrays {received}; expected {expected}")
         parts = [get_output(array, f"{function} ({path})", accepted) for path, array in arrays.items()]
-        has_one_dtype = len({part.dtype for part in parts}) == 1
-        return np.concatenate(
-            [part.ravel() if has_one_dtype else part.ravel().astype(float) for part in parts]
-        )
+        dtypes = {part.dtype for part in parts}
+        if len(dtypes) > 1:
+            parts = [part.astype(float) for part in parts]
+        return np.concatenate([part.ravel() for part in parts])
 
     def restore(self, d_output: Floats, in_its_dtypes: bool = False) -> Any:
         """Return d_output in the form and the library of the output, and if required in its dtypes."""
