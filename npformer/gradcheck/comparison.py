@@ -13,13 +13,7 @@ from npformer.gradcheck.function_calls import Calls
 from npformer.gradcheck.kernels import Kernel, has_low_precision
 from npformer.gradcheck.leaf_comparison import LeafComparison, make_failing_row, update_limits
 from npformer.gradcheck.low_precision import check_low_precision
-from npformer.gradcheck.noise import (
-    EVALUATIONS,
-    LARGEST_ROUNDING,
-    MOST_EVALUATIONS,
-    Noise,
-    measure_noise,
-)
+from npformer.gradcheck.noise import LARGEST_ROUNDING, Noise, measure_noise
 from npformer.gradcheck.relations import max_abs
 from npformer.gradcheck.report import GradientReport
 from npformer.validation.annotations import Rng
@@ -271,10 +265,7 @@ def _refine(comparisons: Sequence[LeafComparison]) -> None:
 
 def _consider_noise(calls: Calls, comparisons: Sequence[LeafComparison]) -> None:
     """Measure the noise of forward. If there is noise, decide again about the leaves that do not pass."""
-    is_quick = EVALUATIONS * len(comparisons) > max(MOST_EVALUATIONS, calls.n_evaluations)
-    noises = {}
-    for comparison in comparisons:
-        noises[comparison.leaf.keys] = measure_noise(calls, comparison.leaf, is_quick)
+    noises = {comparison.leaf.keys: measure_noise(calls, comparison.leaf) for comparison in comparisons}
     rounding = max((noise for noise in noises.values() if noise.share <= LARGEST_ROUNDING), default=Noise())
     for comparison in comparisons:
         own = noises[comparison.leaf.keys]

@@ -52,7 +52,6 @@ class Calls:
         self.forward = forward
         self.backward = backward
         self.start = time.monotonic()
-        self.n_evaluations = 0  # calls of forward in `compute_output`
         self.has_proposed_directions = False
         self.error_text = ""  # describes the last exception that forward raised in `compute_output`
         self.args, other_names = name_arguments(forward, args)
@@ -131,7 +130,6 @@ class Calls:
 
         Return NaN if there is no valid output.
         """
-        self.n_evaluations += 1
         no_output = np.full(self.output.shape, math.nan)
         # If a fault was found, forward may write into its arguments, so it gets copies of the arrays.
         copy_leaf = _copy_leaf if self.faults else copy_generator
