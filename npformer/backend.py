@@ -1,6 +1,7 @@
 """Move trees of arrays between NumPy and CuPy, and find out whether CuPy works on this machine."""
 
 import sys
+from functools import cache
 from typing import Any
 
 from npformer.arrays import Array, array_module, is_array
@@ -93,15 +94,23 @@ def _why_no_cupy() -> str:
         import cupy
     except ImportError:
         return f"CuPy is not installed; to get it: {how_to_get('cuda12')}, or cuda13 for CUDA 13"
-    # CuPy can be imported without a GPU, and it loads cuBLAS and compiles kernels only when it needs them.
-    # So only a small calculation shows whether it works.
     try:
-        y = cupy.ones((2, 2)) @ cupy.ones((2, 2))
-        y = cupy.exp(y - y.max(axis=-1, keepdims=True))
-        y /= y.sum(axis=-1, keepdims=True)  # softmax
-        cupy.add.at(y, cupy.zeros(2, int), cupy.ones((2, 2)))
-        y.sum().item()
+        _run_small_calculation(cupy)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         return f"CuPy is installed, but it cannot use a GPU: {reason}"
     return ""
+
+
+@cache  # A calculation that works is not repeated. An exception is not cached, so the next call tries again.
+def _run_small_calculation(cupy: Any) -> None:
+    """Use the GPU: raise an exception if CuPy cannot load cuBLAS or cannot compile and run kernels.
+
+    CuPy can be imported without a GPU, and it loads cuBLAS and compiles kernels only when it needs them. So
+    only a small calculation shows whether it works.
+    """
+    y = cupy.ones((2, 2)) @ cupy.ones((2, 2))
+    y = cupy.exp(y - y.max(axis=-1, keepdims=True))
+    y /= y.sum(axis=-1, keepdims=True)  # softmax
+    cupy.add.at(y, cupy.zeros(2, int), cupy.ones((2, 2)))
+    y.sum().item()

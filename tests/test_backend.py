@@ -10,6 +10,13 @@ import numpy as np
 import pytest
 
 from npformer import AdamState, array_module, available_backends, to_backend, to_numpy
+from npformer.backend import _run_small_calculation
+
+
+@pytest.fixture(autouse=True)
+def _gpu_is_tried_again():
+    """Let each test begin as a new process does, which has not tried CuPy yet."""
+    _run_small_calculation.cache_clear()
 
 
 def test_array_module_never_imports_cupy(monkeypatch):
@@ -51,6 +58,24 @@ def test_available_backends_requires_working_gpu(monkeypatch, error, place):
     with pytest.raises(RuntimeError, match="^" + reason) as caught:
         to_backend(np.ones(1), "cupy")
     assert "\n" not in str(caught.value)
+
+
+def test_to_backend_tries_a_working_gpu_once(monkeypatch):
+    calls: list[Any] = []
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    exp = fake_cupy.exp
+    monkeypatch.setattr(fake_cupy, "exp", lambda x: calls.append(x) or exp(x))
+    for _ in range(3):
+        to_backend(np.ones(1), "cupy")
+    assert len(calls) == 1
+
+
+def test_to_backend_tries_a_failing_gpu_again(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    with monkeypatch.context() as without_device:
+        without_device.setattr(fake_cupy, "exp", None)
+        assert available_backends() == ("numpy",)
+    assert available_backends() == ("numpy", "cupy")
 
 
 def test_to_backend_reports_missing_cupy(monkeypatch):

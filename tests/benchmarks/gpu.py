@@ -10,7 +10,12 @@ agree. Without a GPU, the script measures nothing and exits with 1.
 
 Only --write writes figures/data/gpu.json:
 
-    machine     gpu, cpu, cores, python, numpy, cupy
+    machine     gpu, cpu, cores, python, numpy, cupy, and the date of the measurement
+    operation   the time of one addition of two arrays of 8 float32 numbers: {seconds}. The kernel has almost
+                nothing to compute, so this is the cost of a launch from Python
+    transfer    the time to copy an array of float32 from the host to the device and back; a list of
+                {bytes, seconds: {to_device, to_host}}
+    product     the time of a product of two n × n matrices on the device; a list of {n, dtype, seconds}
     block       the forward and backward pass of the encoder block; a list of
                 {size ("base" or "long"), B, T, d_model, d_ff, n_heads, dtype ("float32" or "float64"),
                  seconds: {cupy, numpy}, ratio: {numpy}}, CuPy's time divided by NumPy's
@@ -18,6 +23,7 @@ Only --write writes figures/data/gpu.json:
 """
 
 import argparse
+import datetime
 import functools
 import json
 import os
@@ -38,6 +44,8 @@ CONFIG = npf.TransformerConfig(dropout=0.0, attention_bias=True)  # the sizes of
 # Each case: the part of gpu.json that contains the result, the size to write into the entry, B, T.
 CASES = [("block", {"size": "base"}, 8, 128), ("block", {"size": "long"}, 1, 1024)]
 CASES += [("growth", {}, 1, 2**k) for k in range(3, 12)]
+TRANSFERS = (1_000, 100_000, 10_000_000, 1_000_000_000)  # bytes
+PRODUCTS = (16, 64, 128, 512, 2048, 8192)
 TOLERANCE = {"float32": 1e-2, "float64": 1e-9}
 
 
@@ -106,6 +114,46 @@ def measured(B, T, dtype, options, synchronise):
     return {"B": B, "T": T, **sizes, "dtype": dtype, "seconds": seconds, "ratio": ratio}
 
 
+def measure_operation(cupy, options):
+    """Return the entry `operation`: the median time of one addition of two small arrays."""
+    x = cupy.ones(8, dtype=np.float32)
+    run = functools.partial(cupy.add, x, x)
+    synchronise = cupy.cuda.Device().synchronize
+    rounds = [seconds_per_call(run, synchronise, options.seconds) for _ in range(options.rounds)]
+    return {"seconds": statistics.median(rounds)}
+
+
+def measure_transfer(n_bytes, cupy, options):
+    """Return one entry of `transfer`. The copies use npf.to_backend and npf.to_numpy."""
+    on_host = np.ones(n_bytes // 4, dtype=np.float32)
+    on_device = npf.to_backend(on_host, "cupy")
+    copies = {
+        "to_device": functools.partial(npf.to_backend, on_host, "cupy"),
+        "to_host": functools.partial(npf.to_numpy, on_device),
+    }
+    synchronise = cupy.cuda.Device().synchronize
+    seconds = {}
+    for name, copy in copies.items():
+        rounds = [seconds_per_call(copy, synchronise, options.seconds / 4) for _ in range(options.rounds)]
+        seconds[name] = statistics.median(rounds)
+    return {"bytes": n_bytes, "seconds": seconds}
+
+
+def measure_product(n, dtype, cupy, options):
+    """Return one entry of `product`, after checking one row of the product on the host."""
+    a, b = np.random.default_rng(0).standard_normal((2, n, n)).astype(dtype)
+    a_device, b_device = npf.to_backend((a, b), "cupy")
+    row = npf.to_numpy(a_device @ b_device)[0]
+    expected = a[0].astype(np.float64) @ b.astype(np.float64)
+    error = np.abs(row - expected).max() / np.abs(expected).max()
+    if not error <= TOLERANCE[dtype]:
+        raise SystemExit(f"A product of CuPy is off by {error:.1e} in {dtype}: nothing worth timing")
+    run = functools.partial(cupy.matmul, a_device, b_device)
+    synchronise = cupy.cuda.Device().synchronize
+    rounds = [seconds_per_call(run, synchronise, options.seconds / 4) for _ in range(options.rounds)]
+    return {"n": n, "dtype": dtype, "seconds": statistics.median(rounds)}
+
+
 # The description of the machine
 
 
@@ -121,6 +169,7 @@ def machine(cupy):
         "python": platform.python_version(),
         "numpy": np.__version__,
         "cupy": cupy.__version__,
+        "date": datetime.date.today().isoformat(),
     }
 
 
@@ -137,8 +186,21 @@ def main():
         return f"gpu.py: nothing was measured. {reason}; nvidia-smi shows whether the driver sees a GPU"
     os.environ["CUPY_TF32"] = "0"
     cupy = sys.modules["cupy"]
-    figures = {"machine": machine(cupy), "block": [], "growth": []}
+    figures = {"machine": machine(cupy), "operation": {}}
+    figures |= {part: [] for part in ("transfer", "product", "block", "growth")}
     print("\n".join(f"{name}: {value}" for name, value in figures["machine"].items()), flush=True)
+    figures["operation"] = measure_operation(cupy, options)
+    print(f"operation: {1e6 * figures['operation']['seconds']:.2f} µs", flush=True)
+    for n_bytes in TRANSFERS:
+        entry = measure_transfer(n_bytes, cupy, options)
+        figures["transfer"].append(entry)
+        there, back = (1e3 * entry["seconds"][name] for name in ("to_device", "to_host"))
+        print(f"transfer: {n_bytes:13,} bytes, {there:.3f} ms, back {back:.3f} ms", flush=True)
+    for n, dtype in product(PRODUCTS, TOLERANCE):
+        entry = measure_product(n, dtype, cupy, options)
+        figures["product"].append(entry)
+        ms, teraflops = 1e3 * entry["seconds"], 2 * n**3 / entry["seconds"] / 1e12
+        print(f"product: n {n:5}, {dtype} {ms:8.3f} ms, {teraflops:.1f} TFLOP/s", flush=True)
     for (part, named, B, T), dtype in product(CASES, TOLERANCE):
         entry = named | measured(B, T, dtype, options, cupy.cuda.Device().synchronize)
         figures[part].append(entry)
