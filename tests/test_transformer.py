@@ -190,7 +190,10 @@ def recorded_decode(*args, **options):
 @POSITIONS
 @pytest.mark.parametrize("padding_id", [0, None, 4])  # the model also generates id 4
 def test_greedy_decode_equals_whole_model_with_one_query(norm, positions, padding_id):
-    """Try several ids as stop_id: rows stop early, late, together or never, and then repeat stop_id."""
+    """Try several ids as stop_id, so that rows stop early, late, together or never.
+
+    A row that has stopped contains only stop_id from then on.
+    """
     sizes = {"d_model": 8, "d_ff": 12, "n_heads": 4}  # 4 heads, so that a mix-up with 2 layers fails
     config = small(**sizes, norm=norm, positions=positions, activation="gelu", attention_bias=True)
     params, options = varied_model(config), {"start_id": 1, "padding_id": padding_id}

@@ -42,7 +42,8 @@ SAFETY = 10.0  # Verdicts allow ten times the error bound, because the bound is 
 # A value has two correct digits if it is a hundred times as large as its error.
 TWO_DIGITS = 100.0
 LONGEST_STEP = 10.0  # the longest step of a search, relative to the array or to 1 if that is larger
-# Two quotients have the same limit if they differ by at most this share of the jump or of the rise.
+# The tolerance when quotients with steps t and 2 t are compared. It is relative to the difference between the
+# two sides (is there a kink?) or to the size of the quotients (do they grow, as at a jump of the value?).
 SAME = 0.1
 # At a kink, a gradient may lie outside the two slopes by this share of their difference.
 MARGIN_OF_KINK = 0.1

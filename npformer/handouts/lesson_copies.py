@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-FOLDER = "my_lessons"  # the reader's own folder, which tests and updates of npformer never change
+FOLDER = "my_lessons"  # the reader's own folder; npformer's tests and updates never change its files
 
 
 def get_entry(cell: dict[str, Any], role: str) -> str:

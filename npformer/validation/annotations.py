@@ -143,7 +143,8 @@ def number(description: str, **bounds: float) -> Rule:
 def integer(description: str, minimum: int = -checks.LARGEST, *, is_size: bool = False) -> Rule:
     """Return the rule of an integer.
 
-    With `is_size`, the integer is also recorded: the argument `d_model` is the length of the axis d_model.
+    With `is_size`, the integer is also recorded as the length of the dimension with the same name. For
+    example, the value of `d_model` becomes the length of the dimension d_model.
     """
 
     def check(value: Any, name: str, call: Call) -> None:

@@ -12,7 +12,7 @@ class Phase(IntEnum):
     """When a rule is checked. A rule may use sizes that were recorded in earlier phases."""
 
     SETTINGS = 0  # a config and a cache, which record sizes for all other arguments
-    ARRAYS = 1  # float arrays and parameters, which record more sizes, and all plain numbers
+    ARRAYS = 1  # float arrays and parameters, which record more sizes; also numbers checked by themselves
     IDS = 2  # values that are compared with the float arrays: ids, positions, a number of heads
     MASKS = 3  # values that need every size, even h and vocab_size: masks, biases, ids in a vocabulary
     RELATIONS = 4  # relations between arguments that have passed their own checks

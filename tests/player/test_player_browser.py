@@ -387,7 +387,10 @@ def trained(steps, update, rate):
 
 @pytest.mark.parametrize(("update", "rate"), [("sgd", 0.01), ("adam", 0.03)])
 def test_training_step_100_equals_the_package(update, rate, opened):
-    """Train 100 steps by keys and compare step 100 with npformer. Then open step 57 and return to step 0."""
+    """Train 100 steps with the keyboard and compare step 100 with npformer.
+
+    Then open step 57 and return to step 0.
+    """
     page = opened()
     page.evaluate("([update, rate]) => player.choose(update, rate)", [update, rate])
     press(page, "Home", *"t" * 10, *"x" * 9)

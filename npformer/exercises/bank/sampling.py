@@ -64,7 +64,10 @@ def draw(draws: Draws) -> Arguments:
 
 
 def tokens_left(trial: Trial) -> Finding | None:
-    """Report that too few, too many or wrong tokens keep a probability, or report wrong probabilities."""
+    """Report whether too few, too many or the wrong tokens are kept (have a probability above 0).
+
+    If the kept tokens are correct, report wrong probabilities.
+    """
     if all(a.shape != b.shape or np.array_equal(a > 0, b > 0) for a, b in trial.pairs):
         return check_row_sums(trial) or check_proportions(trial)
     more = [int((a > 0).sum() - (b > 0).sum()) for a, b in trial.pairs]
