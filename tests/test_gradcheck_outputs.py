@@ -62,6 +62,28 @@ def test_gradcheck_fails_if_second_output_is_ignored(lstm_arguments):
     assert [row.verdict for row in report.rows] == ["fail"] * 4
 
 
+def test_gradcheck_names_the_output_that_is_ignored(lstm_arguments):
+    report = npf.gradcheck(lstm_cell, lambda d, c: lstm_cell_backward(d, c, forget_c=True), *lstm_arguments)
+    for row in report.rows:
+        assert row.note.startswith("the gradient does not depend on d_output.1, but it should; ")
+
+
+def test_gradcheck_names_the_output_with_a_wrong_sign(lstm_arguments):
+    def backward(d_output, cache):
+        dh, dc = d_output
+        return lstm_cell_backward((dh, -dc), cache)
+
+    report = npf.gradcheck(lstm_cell, backward, *lstm_arguments)
+    for row in report.rows:
+        assert row.note.startswith("the contribution of d_output.1 to the gradient is wrong; ")
+
+
+def test_gradcheck_names_the_output_gradient_that_was_returned():
+    x = np.random.default_rng(0).standard_normal((3, 4))
+    report = npf.gradcheck(lambda x: ({"a": x**2, "b": x**3}, x), lambda d, _: d["b"], x)
+    assert report.rows[0].note.startswith("the gradient is d_output.b; ")
+
+
 class Pair(NamedTuple):
     out: Any
     lse: Any

@@ -139,7 +139,7 @@ def test_gradcheck_straight_through_gradient_is_unsure(name, seed):
     x = np.random.default_rng(seed).standard_normal((4, 3))
     report = npf.gradcheck(lambda x: (STAIRS[name](x), None), lambda dy, _: dy, x)
     assert get_verdicts(report) == ["unsure"], report
-    assert "a stair with steps of" in report.rows[0].note
+    assert "a staircase with steps of" in report.rows[0].note
 
 
 @pytest.mark.parametrize("name", STAIRS)

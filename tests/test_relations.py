@@ -62,6 +62,18 @@ def make_table_case(found_table, right_table, others=None):
     )
 
 
+def make_output_case(found_table, right_table):
+    """Make a case in which d_output joins three outputs of four entries each."""
+    shape = (12, *found_table.shape[2:])
+    d_output = draw_integers(12)
+    tables = [table.reshape(shape) for table in (found_table, right_table)]
+    found, right = (np.tensordot(d_output, table, 1) for table in tables)
+    outputs = {f"d_output.{i}": slice(4 * i, 4 * i + 4) for i in range(3)}
+    return Case(
+        found, right, d_output=d_output, found_table=tables[0], right_table=tables[1], outputs=outputs
+    )
+
+
 def change_one_entry(array):
     """Return a copy with one wrong entry."""
     changed = array.copy()
@@ -133,6 +145,14 @@ EXAMPLES = {
         make_table_case(linear * (np.arange(4) % 2)[:, None, None], linear),
         {"indices": (1, 3), "axis": 1},
     ),
+    "outputs_unused": (
+        make_output_case(full * (np.arange(3) != 1)[:, None, None, None], full),
+        {"names": ("d_output.1",)},
+    ),
+    "outputs_wrong": (
+        make_output_case(full * np.array([1, 3, 1])[:, None, None, None], full),
+        {"names": ("d_output.1",)},
+    ),
     "zero_there": (make_table_case(one_path_less, linear), {"count": 4, "size": 144}),
     "not_zero_there": (make_table_case(linear, one_path_less), {"count": 4, "size": 144}),
     "another_mask": (make_table_case(half_masked, otherwise_masked), {"count": 4, "size": 144}),
@@ -168,7 +188,7 @@ def is_plain_data(value, names):
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_find_relation_parameters_hold_no_text(kind):
     case, _ = EXAMPLES[kind]
-    assert is_plain_data(find_relation([case]), {*case.others, *case.sizes, ""})
+    assert is_plain_data(find_relation([case]), {*case.others, *case.sizes, *case.outputs, ""})
 
 
 def test_find_relation_mixes_without_a_missing_axis():

@@ -10,7 +10,7 @@ from npformer.arrays import to_host
 from npformer.gradcheck.finite_differences import SQRT_EPS
 from npformer.gradcheck.function_calls import Calls, Keys, iter_arrays
 from npformer.gradcheck.leaf_comparison import TABLE_LIMIT, LeafComparison
-from npformer.gradcheck.notes import describe_relation
+from npformer.gradcheck.notes import describe_count, describe_relation
 from npformer.gradcheck.relations import (
     DETECTORS,
     DETECTORS_OF_UNRELIABLE_GRADIENTS,
@@ -53,7 +53,7 @@ def _count_failures(comparison: LeafComparison) -> tuple[str, ...]:
     is_finite = all(math.isfinite(analytic) for analytic in comparison.analytic)
     if comparison.leaf.note or comparison.faults or not is_finite or not n_failures:
         return ()
-    return (f"the gradient is wrong in {n_failures} of {comparison.count} entries",)
+    return (describe_count(n_failures, comparison.count),)
 
 
 def _find_unit(calls: Calls) -> float:
@@ -73,11 +73,18 @@ def _collect_arrays(calls: Calls, comparisons: Sequence[LeafComparison], unit: f
     for comparison in comparisons:
         if not comparison.is_sampled:
             arrays[_name_gradient(comparison)] = comparison.make_correct_gradient() / unit
-    arrays["d_output"] = calls.d_output
-    arrays["the output"] = calls.output
+    arrays |= _collect_outputs(calls)
     for path, x in iter_arrays({**calls.args_float64, "cache": calls.cache_copy}, "fi"):
         arrays[path] = np.asarray(to_host(x), float)
     return arrays
+
+
+def _collect_outputs(calls: Calls) -> dict[str, Array]:
+    """Return d_output and the output by name. If forward has several outputs, each has a name of its own."""
+    if not calls.form.is_tree:
+        return {"d_output": calls.d_output, "the output": calls.output}
+    outputs = {"d_output": calls.form.restore(calls.d_output), "output": calls.form.restore(calls.output)}
+    return {path: np.asarray(to_host(x), float) for path, x in iter_arrays(outputs, "f")}
 
 
 def _name_gradient(comparison: LeafComparison) -> str:
@@ -131,7 +138,8 @@ def _find_relation(
     if table is not None and is_reliable:
         d_output = comparison.calls.d_output
         right_table = comparison.make_correct_table()
-        case = case._replace(d_output=d_output, found_table=table, right_table=right_table)
+        outputs = comparison.calls.form.find_places()
+        case = case._replace(d_output=d_output, found_table=table, right_table=right_table, outputs=outputs)
     if max_abs(case.right) <= case.exact * case.scale and not comparison.is_sampled:
         case = case._replace(is_zero_here_only=_depends_on(comparison))
     relation = find_relation([case], DETECTORS if is_reliable else DETECTORS_OF_UNRELIABLE_GRADIENTS)

@@ -23,6 +23,7 @@ error of the outputs.
 
 import math
 from collections.abc import Callable
+from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -49,13 +50,23 @@ SAME = 0.1
 MARGIN_OF_KINK = 0.1
 SMALLEST_NUMBER = 5e-324  # the smallest positive float; underflow may change a number by at most this amount
 
-# Reasons why a derivative is not known. The report shows these texts.
-HIDDEN = "too small to judge, rounding hides it"
-NO_VALUE = "there is no finite value close to it"
-STAIR = "it stands still close by and moves from afar: a stair"
-VALUE_JUMPS = "the value jumps"
-DERIVATIVE_DIVERGES = "its slope grows without end"
-ROUGH = "too rough to judge, the steps do not agree"
+
+class Reason(Enum):
+    """Why the derivative at a point is not known, or why a gradient cannot be judged there.
+
+    The value is the key of the text in reasons.toml.
+    """
+
+    NONE = "none"
+    HIDDEN = "hidden"  # rounding hides the derivative
+    NO_VALUE = "no_value"  # there is no finite output close to the point
+    STAIRCASE = "staircase"  # the output is constant for short steps, but not for long ones
+    VALUE_JUMPS = "value_jumps"
+    DERIVATIVE_DIVERGES = "derivative_diverges"
+    ROUGH = "rough"  # the quotients of different steps disagree for no known reason
+    KINK = "kink"  # the slopes on the left and on the right differ
+    NOISE = "noise"  # the noise of forward explains the difference
+    TOO_SMALL = "too_small"  # the gradient differs, but the entry is small compared with the largest entry
 
 
 class Estimate(NamedTuple):
@@ -66,7 +77,7 @@ class Estimate(NamedTuple):
     rounding_error: float  # the part of the error bound that comes from rounded outputs
     hidden: float  # the largest derivative that rounding may hide in output entries that never changed
     terms: Floats  # the contribution of each output entry; the sum of the terms is `value`
-    reason: str = ""  # why the derivative is not known; empty if it is known
+    reason: Reason = Reason.NONE  # why the derivative is not known; NONE if it is known
     low: float = math.nan  # at a kink: the smallest gradient that is accepted
     high: float = math.nan  # at a kink: the largest gradient that is accepted
     left: float = math.nan  # at a kink: the slope on the left
@@ -213,11 +224,11 @@ class Line:
         """
         is_limited_by_rounding = best.is_limited_by_rounding
         if self._is_staircase(best, is_sufficient or is_limited_by_rounding):
-            return best._replace(reason=STAIR)
+            return best._replace(reason=Reason.STAIRCASE)
         if is_sufficient:
             return best
         if is_limited_by_rounding:
-            return best._replace(reason=HIDDEN)
+            return best._replace(reason=Reason.HIDDEN)
         return self._explain_disagreement(best)
 
     def _is_staircase(self, best: Estimate, is_precise: bool) -> bool:
@@ -241,13 +252,13 @@ class Line:
         shortest = steps[0]
         for t in (shortest, -shortest):
             if not np.isfinite(self.quotients[t]).all():
-                return best._replace(reason=NO_VALUE)
+                return best._replace(reason=Reason.NO_VALUE)
         for t in steps:
             gap = _sum_magnitudes(self.quotients[t] - self.quotients[-t])
             is_hidden_by_rounding = self.bound_rounding_error(t) * TWO_DIGITS > gap
             if not is_hidden_by_rounding:
                 return self._classify_disagreement(best, t, gap)
-        return best._replace(reason=HIDDEN)
+        return best._replace(reason=Reason.HIDDEN)
 
     def _find_doubled_steps(self) -> list[float]:
         """Return all t > 0 for which the quotients at t, -t, 2t and -2t are known, in ascending order."""
@@ -263,10 +274,10 @@ class Line:
         if _sum_magnitudes(sides - sides_at_double) < gap * SAME:
             return _mark_kink(best, sides, gap)
         if _sum_magnitudes(sides - 2 * sides_at_double) < rise * SAME:
-            return best._replace(reason=VALUE_JUMPS)
+            return best._replace(reason=Reason.VALUE_JUMPS)
         if rise_at_double * (1 + SAME) < rise < rise_at_double * (2 - SAME):
-            return best._replace(reason=DERIVATIVE_DIVERGES)
-        return best._replace(reason=ROUGH)
+            return best._replace(reason=Reason.DERIVATIVE_DIVERGES)
+        return best._replace(reason=Reason.ROUGH)
 
 
 def _extrapolate_central(right: list[Floats], left: list[Floats]) -> tuple[Floats, float]:
@@ -307,11 +318,10 @@ def _mark_kink(estimate: Estimate, sides: Floats, gap: float) -> Estimate:
     """Add both one-sided derivatives as the reason, and the range in which a gradient is accepted."""
     right = float(sides[0].sum()) + 0.0  # adding 0.0 turns -0.0 into 0.0
     left = float(sides[1].sum()) + 0.0
-    reason = f"slope {left:.3g} on its left, {right:.3g} on its right"
     margin = gap * MARGIN_OF_KINK
     low = float(sides.min(axis=0).sum()) - margin
     high = float(sides.max(axis=0).sum()) + margin
-    return estimate._replace(reason=reason, low=low, high=high, left=left, right=right)
+    return estimate._replace(reason=Reason.KINK, low=low, high=high, left=left, right=right)
 
 
 def _choose_better(best: Estimate, last: Estimate) -> Estimate:

@@ -458,6 +458,18 @@ class OutputForm:
             parts = [part.astype(float) for part in parts]
         return np.concatenate([part.ravel() for part in parts])
 
+    def find_places(self) -> dict[str, slice]:
+        """Return the place of each output in d_output, by the output's name. One array has no places."""
+        if not self.is_tree:
+            return {}
+        places = {}
+        start = 0
+        for path, array in iter_arrays(self.example, "f"):
+            stop = start + math.prod(to_host(array).shape)
+            places[f"d_output.{path}"] = slice(start, stop)
+            start = stop
+        return places
+
     def restore(self, d_output: Floats, in_its_dtypes: bool = False) -> Any:
         """Return d_output in the form and the library of the output, and if required in its dtypes."""
 

@@ -9,18 +9,26 @@ import numpy as np
 
 from npformer.arrays import to_host
 from npformer.gradcheck.finite_differences import (
-    NO_VALUE,
     SQRT_EPS,
-    STAIR,
     Estimate,
     Floats,
     Line,
+    Reason,
 )
 from npformer.gradcheck.function_calls import Calls, Keys, Leaf
-from npformer.gradcheck.noise import Noise, describe_noise
+from npformer.gradcheck.noise import Noise
+from npformer.gradcheck.notes import describe_kink, describe_noise, describe_reason
 from npformer.gradcheck.relations import find_ratio, max_abs, root_mean_square
 from npformer.gradcheck.report import VERDICTS, GradientRow, format_index, make_note
-from npformer.gradcheck.verdicts import ONE_DIGIT, SMALL, Limits, decide_verdict, is_precise, measure_error
+from npformer.gradcheck.verdicts import (
+    ONE_DIGIT,
+    SMALL,
+    Limits,
+    decide_verdict,
+    find_place_at_kink,
+    is_precise,
+    measure_error,
+)
 
 TABLE_LIMIT = 2**20  # the largest size of a table: d_output.size times leaf.size entries (8 MB)
 NOT_LINEAR = "d_output taken for 1, a mask made from it, or an array that an update has changed already"
@@ -56,9 +64,9 @@ class LeafComparison:
             rounding_bound *= math.sqrt(self.x.size)
         self.limits = Limits(tolerance, calls.eps, rounding_bound)
         self.faults: list[str] = []  # texts for the note about differences between calls of backward
-        self.verdicts: list[tuple[str, str]] = []  # a verdict and a reason for each estimate
+        self.verdicts: list[tuple[str, Reason]] = []  # a verdict and a reason for each estimate
         self.fits_in_table = self.x.size * calls.output.size <= TABLE_LIMIT
-        self.noise_reason = ""  # describes the noise of forward, if it was measured
+        self.noise: Noise | None = None  # the noise of forward, if it was measured
         self.estimates = self._estimate_all()
 
     @property
@@ -154,13 +162,11 @@ class LeafComparison:
         """Return the difference between gradient and estimate, for one entry or direction."""
         return measure_error(self.analytic[i], self.estimates[i])
 
-    def _decide_verdict(self, i: int, estimate: Estimate) -> tuple[str, str]:
+    def _decide_verdict(self, i: int, estimate: Estimate) -> tuple[str, Reason]:
         """Return the verdict on one entry or direction, and the reason for the verdict."""
         verdict, reason = decide_verdict(self.analytic[i], estimate, self.limits)
-        if self.noise_reason and verdict == "unsure":
-            reason = self.noise_reason
-        if reason == NO_VALUE:
-            reason += self.calls.error_text
+        if self.noise is not None and verdict == "unsure":
+            return verdict, Reason.NOISE
         return verdict, reason
 
     def consider_noise(self, own: Noise, largest: Noise) -> None:
@@ -171,15 +177,15 @@ class LeafComparison:
         """
         eps = max(self.limits.eps, own.level)
         self.limits = self.limits._replace(eps=eps, noise=largest.share, is_noisy=own.level > 0)
-        self.noise_reason = describe_noise(own if own.level > 0 else largest)
+        self.noise = own if own.level > 0 else largest
         for i, (verdict, _) in enumerate(self.verdicts):
             if verdict == "fail":
                 if own.level > 0:
                     self.estimates[i] = self._trim(self._make_line(i).estimate(self.scale or 1.0))
                     self._search(i)
                 self.verdicts[i] = self._decide_verdict(i, self.estimates[i])
-            elif verdict == "unsure" and own.level > 0 and self.estimates[i].reason != NO_VALUE:
-                self.verdicts[i] = (verdict, self.noise_reason)
+            elif verdict == "unsure" and own.level > 0 and self.estimates[i].reason is not Reason.NO_VALUE:
+                self.verdicts[i] = (verdict, Reason.NOISE)
 
     def _is_settled(self, i: int, estimate: Estimate) -> bool:
         """Return whether the estimate is precise enough.
@@ -332,16 +338,31 @@ class LeafComparison:
             if entries:
                 first = entries[0]
                 place = "" if self.is_sampled else f", first {format_index(self._find_index(first))}"
-                reason = self.verdicts[first][1]
-                reasons.append(f"{len(entries)} of {self.count} {status}{place}: {reason}")
+                reasons.append(
+                    f"{len(entries)} of {self.count} {status}{place}: {self._describe_reason(first)}"
+                )
         return reasons
+
+    def _describe_reason(self, i: int) -> str:
+        """Describe why one entry or direction is at a kink or cannot be judged."""
+        _, reason = self.verdicts[i]
+        if reason is Reason.NOISE and self.noise is not None:
+            return describe_noise(self.noise)
+        if reason is Reason.KINK:
+            estimate = self.estimates[i]
+            return describe_kink(
+                estimate.left, estimate.right, find_place_at_kink(self.analytic[i], estimate)
+            )
+        if reason is Reason.NO_VALUE:
+            return describe_reason(reason) + self.calls.error_text
+        return describe_reason(reason)
 
     # The correct gradient, where it is known
 
     def is_known(self, estimate: Estimate) -> bool:
         """Return whether an estimate is precise enough to describe the correct gradient."""
         is_precise_enough = is_precise(estimate, self.limits) or self.limits.magnitude == 0
-        return is_precise_enough and estimate.reason != STAIR
+        return is_precise_enough and estimate.reason is not Reason.STAIRCASE
 
     def make_correct_gradient(self) -> Floats:
         """Return the correct gradient, with one number per entry or direction; NaN where it is not known."""

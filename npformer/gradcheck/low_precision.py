@@ -59,6 +59,7 @@ NOISY = 3.0  # A larger scatter is reported. The rounding of the result alone sc
 DETECTORS_OF_MEANS = tuple(detector for detector in DETECTORS if detector is not detect_partial_error)
 LARGEST_DENOMINATOR = 4  # of a factor; with larger denominators, any number would be near some fraction
 BIASED = 0.4  # A larger mean error towards zero is reported. Truncation causes about 0.7 units.
+ENOUGH_ENTRIES = 16  # The median error of fewer entries may exceed BIASED by accident.
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,7 +315,8 @@ def describe_scatter(errors: Errors) -> list[str]:
             "perhaps a sum is accumulated in low precision, or terms cancel"
         )
     towards_zero = -np.sign(errors.true) * errors.mean / errors.rounding
-    bias = float(np.nanmedian(towards_zero)) if towards_zero.size else 0.0
+    has_enough_entries = towards_zero.size >= ENOUGH_ENTRIES
+    bias = float(np.nanmedian(towards_zero)) if has_enough_entries else 0.0
     if BIASED < bias < LIMIT:
         parts.append(
             f"biased towards zero by {bias:.2g} rounding units; perhaps numbers are truncated or flushed to 0"

@@ -59,14 +59,6 @@ class Noise(NamedTuple):
     height: float = 0.0  # the smallest jump of a staircase; 0 if forward is not a staircase
 
 
-def describe_noise(noise: Noise) -> str:
-    """Describe the noise as the reason why a gradient cannot be judged."""
-    remedy = "pass reference=, the same function without it"
-    if noise.height > 0:
-        return f"forward is a stair with steps of {noise.height:.2g}; {remedy}"
-    return f"forward is noisy: its output is accurate to {noise.level:.0e} of its largest entry; {remedy}"
-
-
 @np.errstate(all="ignore")
 def measure_noise(calls: Calls, leaf: Leaf) -> Noise:
     """Measure the noise of forward when one array moves along a random direction."""

@@ -1,4 +1,4 @@
-"""Describe relations in words, with the templates in notes.toml.
+"""Describe relations and reasons in words, with the templates in notes.toml and reasons.toml.
 
 This module formats the numbers, axes and lengths of a note. relations.py contains no text.
 """
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from npformer.gradcheck.finite_differences import Reason
+from npformer.gradcheck.noise import Noise
 from npformer.gradcheck.relations import Factor, Origin, Relation, is_number
 
 OPTIONAL: dict[str, tuple[str, ...]] = {  # for each kind: the parameters that a note may leave out
@@ -21,12 +23,12 @@ MOST_ORIGINS = 2  # the largest number of lengths that a note names for one fact
 
 
 @cache
-def load_templates() -> dict[str, dict[str, str]]:
-    """Read the templates of every kind of relation from notes.toml."""
+def load_templates(file_name: str = "notes.toml") -> dict[str, dict[str, str]]:
+    """Read templates: notes.toml has a table for each kind of relation, reasons.toml has all other texts."""
     import tomllib  # imported here because only a wrong gradient needs these modules
     from pathlib import Path
 
-    text = Path(__file__).with_name("notes.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name(file_name).read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
@@ -138,3 +140,28 @@ def _format_origin(origin: Origin) -> str:
     """Format one length or a product of two lengths, as in "the root of the length of axis 1 of x"."""
     length = f"the length of {' times '.join(origin.names)}"
     return f"the root of {length}" if origin.is_root else length
+
+
+def describe_reason(reason: Reason) -> str:
+    """Describe why an entry of a gradient cannot be judged."""
+    return load_templates("reasons.toml")["reasons"][reason.value]
+
+
+def describe_kink(left: float, right: float, place: str) -> str:
+    """Describe the two slopes at a kink, and where the gradient is: a key of `places_at_kink`."""
+    templates = load_templates("reasons.toml")
+    place_text = templates["places_at_kink"][place]
+    return templates["reasons"]["kink"].format(left=left, right=right, place=place_text)
+
+
+def describe_noise(noise: Noise) -> str:
+    """Describe the noise of forward as the reason why a gradient cannot be judged."""
+    templates = load_templates("reasons.toml")["noise"]
+    if noise.height > 0:
+        return templates["staircase"].format(height=noise.height)
+    return templates["rounding"].format(level=noise.level)
+
+
+def describe_count(count: int, size: int) -> str:
+    """Describe in how many entries a gradient is wrong."""
+    return load_templates("reasons.toml")["reasons"]["wrong_entries"].format(count=count, size=size)

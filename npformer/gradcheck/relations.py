@@ -57,6 +57,8 @@ KINDS: dict[str, tuple[str, ...]] = {  # every kind of relation, with the names 
     "own_only": ("axis",),
     "one_index": ("indices", "axis"),
     "zero_there": ("count", "size"),
+    "outputs_unused": ("names",),
+    "outputs_wrong": ("names",),
     "not_zero_there": ("count", "size"),
     "another_mask": ("count", "size"),
     "stray": ("from_index", "to_index"),
@@ -126,6 +128,7 @@ class Case(NamedTuple):
     found_table: Array | None = None  # shape d_output.shape + found.shape
     right_table: Array | None = None  # shape d_output.shape + right.shape
     is_zero_here_only: bool = False  # whether a gradient of 0 is not 0 at other points
+    outputs: Mapping[str, slice] = {}  # the place of each output in d_output, if forward has several outputs
 
 
 _Pair = tuple[Array, Array, float]  # received array, correct array, the error that counts as zero
@@ -599,6 +602,7 @@ class _Table(NamedTuple):
     zero: float  # the error that counts as zero
     out: int  # the number of axes of d_output, which come first
     others: Mapping[str, Array]
+    outputs: Mapping[str, slice]
 
     def find_paths(self) -> tuple[Array, Array]:
         """Return the masks of the paths (nonzero entries) in the received table and in the correct table."""
@@ -608,7 +612,10 @@ class _Table(NamedTuple):
         """Return pairs of a d_output axis and a gradient axis that probably have the same meaning.
 
         The two axes have the same length, and the same index counted from the first or from the last axis.
+        If d_output joins several outputs, its only axis has no meaning, so there are no pairs.
         """
+        if self.outputs:
+            return []
         n_output = self.out
         n_gradient = self.F.ndim - self.out
         pairs = []
@@ -636,9 +643,26 @@ def on_table(*detectors: Callable[[_Table], Relation | None]) -> Detector:
         F, R, zero = _make_pair(F, R, c.exact)
         if is_close(F, R, zero):
             return None
-        return _find_first(detectors, _Table(F, R, zero, dy.ndim, c.others))
+        return _find_first(detectors, _Table(F, R, zero, dy.ndim, c.others, c.outputs))
 
     return detect
+
+
+def detect_wrong_outputs(t: _Table) -> Relation | None:
+    """Detect that the contributions of some outputs are missing or wrong, and those of all others correct."""
+    unused, wrong = [], []
+    for name, part in t.outputs.items():
+        found, right = t.F[part], t.R[part]
+        if is_close(found, right, t.zero):
+            continue
+        wrong.append(name)
+        if max_abs(found) <= t.zero:
+            unused.append(name)
+    if not wrong or len(wrong) == len(t.outputs):
+        return None
+    if unused == wrong:
+        return Relation("outputs_unused", {"names": tuple(unused)})
+    return Relation("outputs_wrong", {"names": tuple(wrong)})
 
 
 def detect_exchanged_ends(t: _Table) -> Relation | None:
@@ -785,8 +809,11 @@ def detect_cut_paths(t: _Table) -> Relation | None:
 def _find_only_indices(t: _Table, found: Array, right: Array) -> Relation | None:
     """Detect that only some indices along an axis of d_output contribute to the gradient.
 
-    The contributions of these indices have the correct values.
+    The contributions of these indices have the correct values. If d_output joins several outputs, its indices
+    have no meaning.
     """
+    if t.outputs:
+        return None
     lost = right & ~found
     for axis in range(t.out):
         other_axes = tuple(a for a in range(found.ndim) if a != axis)
@@ -801,7 +828,7 @@ def detect_wrong_numbers(t: _Table) -> Relation | None:
     """Detect a path that should not exist. Otherwise detect wrong numbers on paths that are all correct."""
     found, right = t.find_paths()
     stray = np.argwhere(found & (t.R == 0))
-    if len(stray):
+    if len(stray) and not t.outputs:
         index = tuple(stray[0].tolist())
         return Relation("stray", {"from_index": index[: t.out], "to_index": index[t.out :]})
     has_same_paths = (found == right).all()
@@ -815,6 +842,7 @@ DETECTORS: tuple[Detector, ...] = (  # in this order, because only the first rel
     detect_zero,
     detect_factor,
     detect_other_array,
+    on_table(detect_wrong_outputs),
     detect_moved_slices,
     detect_flip,
     detect_shift,
@@ -822,7 +850,11 @@ DETECTORS: tuple[Detector, ...] = (  # in this order, because only the first rel
     detect_term,
     detect_error_along_axis,
     on_table(
-        detect_exchanged_ends, detect_untransposed, detect_partners, detect_mixed_axes, detect_cut_paths
+        detect_exchanged_ends,
+        detect_untransposed,
+        detect_partners,
+        detect_mixed_axes,
+        detect_cut_paths,
     ),
     detect_partial_error,
     on_table(detect_multiplied, detect_wrong_numbers),

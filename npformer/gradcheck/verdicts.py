@@ -3,13 +3,11 @@
 import math
 from typing import NamedTuple
 
-from npformer.gradcheck.finite_differences import HIDDEN, SAFETY, STAIR, TWO_DIGITS, Estimate
+from npformer.gradcheck.finite_differences import SAFETY, TWO_DIGITS, Estimate, Reason
 
 SMALL = 1e-3  # the errors of a small leaf are relative to SMALL times the magnitude of the largest leaf
-NOISY = "the noise of forward explains the difference"
 PRECISE = 10.0  # A precise estimate has an error bound of at most ten times the accepted error.
 ONE_DIGIT = 10.0  # A value has one correct digit if it is ten times as large as its error.
-TOO_SMALL = "it differs, but is too small beside the largest"
 
 
 class Limits(NamedTuple):
@@ -35,7 +33,7 @@ def is_precise(estimate: Estimate, limits: Limits) -> bool:
     return estimate.error_bound <= PRECISE * limits.max_error
 
 
-def decide_verdict(analytic: float, estimate: Estimate, limits: Limits) -> tuple[str, str]:
+def decide_verdict(analytic: float, estimate: Estimate, limits: Limits) -> tuple[str, Reason]:
     """Return the verdict on one entry of the gradient, and a reason if there is one.
 
     - "pass": the gradient agrees with the derivative, and the error bound is small.
@@ -45,43 +43,45 @@ def decide_verdict(analytic: float, estimate: Estimate, limits: Limits) -> tuple
     - "unsure": the differences are not precise enough for any other verdict.
     """
     if _may_mean_a_staircase(analytic, estimate, limits):
-        return "unsure", STAIR
+        return "unsure", Reason.STAIRCASE
     if _agrees(analytic, estimate, limits):
-        return "pass", ""
+        return "pass", Reason.NONE
     if not math.isfinite(analytic):
-        return "fail", ""
+        return "fail", Reason.NONE
     if limits.noise > 0 and _is_explained_by_noise(analytic, estimate, limits):
-        return "unsure", NOISY
+        return "unsure", Reason.NOISE
     if _differs(analytic, estimate, limits):
-        return "fail", ""
+        return "fail", Reason.NONE
     if measure_error(analytic, estimate) <= limits.max_error and is_precise(estimate, limits):
-        return "unsure", TOO_SMALL
+        return "unsure", Reason.TOO_SMALL
     is_outside_kink = analytic < estimate.low or analytic > estimate.high
     if is_outside_kink:
         return "fail", estimate.reason
     is_kink = estimate.low < estimate.high
     if is_kink:
-        return "kink", f"{estimate.reason}; the gradient is {_describe_place(analytic, estimate)}"
-    return "unsure", estimate.reason or HIDDEN
+        return "kink", Reason.KINK
+    if estimate.reason is Reason.NONE:
+        return "unsure", Reason.HIDDEN
+    return "unsure", estimate.reason
 
 
-def _describe_place(analytic: float, estimate: Estimate) -> str:
-    """Describe which of the slopes at a kink the gradient equals."""
+def find_place_at_kink(analytic: float, estimate: Estimate) -> str:
+    """Return which of the slopes at a kink the gradient equals: a key of `places_at_kink` in reasons.toml."""
     accepted_error = abs(estimate.right - estimate.left) * SMALL
     places = {
-        "the slope on the left": estimate.left,
-        "the slope on the right": estimate.right,
-        "the mean of both": (estimate.left + estimate.right) / 2,
+        "left": estimate.left,
+        "right": estimate.right,
+        "mean": (estimate.left + estimate.right) / 2,
     }
     for name, slope in places.items():
         if abs(analytic - slope) <= accepted_error:
             return name
-    return "between both"
+    return "between"
 
 
 def _may_mean_a_staircase(analytic: float, estimate: Estimate, limits: Limits) -> bool:
     """Return whether forward is a staircase, and the gradient is 0 or the mean slope of the staircase."""
-    if estimate.reason != STAIR:
+    if estimate.reason is not Reason.STAIRCASE:
         return False
     is_zero = abs(analytic) <= limits.max_error
     is_overall_slope = measure_error(analytic, estimate) <= _bound_error(estimate)
