@@ -21,7 +21,7 @@ from npformer.backend import _why_no_cupy
 sys.modules.setdefault("rfc3987_syntax", None)
 
 # pytest must not import the scripts in data/, because they need libraries that the tests do not need.
-collect_ignore_glob = ["data/*", "benchmarks/low_precision.py"]
+collect_ignore_glob = ["data/*", "benchmarks/low_precision.py", "benchmarks/gradcheck_tools.py"]
 
 settings.register_profile("npformer", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("npformer")

@@ -1,5 +1,7 @@
 """Run the files of the page "Gradient-check tests for your code", and compare a failure with the page."""
 
+import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -10,7 +12,8 @@ import pytest
 
 import npformer as npf
 
-PAGE = (Path(__file__).parents[1] / "notebooks/guide/gradient_tests.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "notebooks/guide/gradient_tests.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, flags=re.DOTALL))
 (FAILURE,) = re.findall(r"```text\n(.*?)```", PAGE, flags=re.DOTALL)
 
@@ -78,3 +81,20 @@ def test_page_fixture_passes(pytester):
     plugin = "npformer.gradcheck.pytest_plugin"
     result = pytester.runpytest_inprocess("-p", "no:npformer", "-p", plugin, "-p", "no:sugar")
     result.assert_outcomes(passed=1)
+
+
+def test_page_comparison_equals_the_measured_counts():
+    """If this test fails, run tests/benchmarks/gradcheck_tools.py with --write."""
+    file = ROOT / "tests" / "benchmarks" / "gradcheck_tools.py"
+    spec = importlib.util.spec_from_file_location("gradcheck_tools", file)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    results = json.loads(script.RESULTS.read_text(encoding="utf-8"))
+    assert f"\n\n{script.make_table(results)}\n" in PAGE
+    wrong, correct = results["wrong"], results["right"]
+    assert f"are {wrong['planted']} planted mistakes and {wrong['hard']} hard pairs" in PAGE
+    assert f"are {correct['planted']} operations and {correct['hard']} hard pairs" in PAGE
+    ours, *others = results["tools"]
+    assert ours["caught"] == sum(wrong.values())
+    assert not any(ours[key] for key in ours if isinstance(ours[key], list))
+    assert not any(row["accused planted"] for row in others)
