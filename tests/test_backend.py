@@ -64,7 +64,12 @@ def test_to_backend_tries_a_working_gpu_once(monkeypatch):
     calls: list[Any] = []
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     exp = fake_cupy.exp
-    monkeypatch.setattr(fake_cupy, "exp", lambda x: calls.append(x) or exp(x))
+
+    def counting_exp(x):
+        calls.append(x)
+        return exp(x)
+
+    monkeypatch.setattr(fake_cupy, "exp", counting_exp)
     for _ in range(3):
         to_backend(np.ones(1), "cupy")
     assert len(calls) == 1
