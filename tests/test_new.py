@@ -1,4 +1,6 @@
-"""Tests of tests/new.py: its files fail tests until every mark is replaced, and it overwrites no file."""
+"""Tests of tests/new.py, which creates files with placeholders.
+
+The new files make tests fail until every placeholder (TODO) is replaced. The script overwrites no file."""
 
 import ast
 import builtins

@@ -87,7 +87,10 @@ def make_cell(cell_type: str, text: str, **metadata: Any) -> Cell:
 
 
 def _format_task(exercise: Exercise) -> str:
-    """Return the exercise as Markdown. Each line becomes a paragraph; the last one names the answer."""
+    """Return the exercise as Markdown, with one paragraph per line.
+
+    The last paragraph says how to answer. If the answer is not a function, it also has the variable's name.
+    """
     answer_name = "" if exercise.kind == "code" else f" under the name `{exercise.name}`"
     last_line = f"{exercise.answer_form.rstrip('.')}{answer_name}."
     return "\n\n".join([f"### {exercise.title}", *exercise.lines(), last_line])

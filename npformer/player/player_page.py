@@ -260,7 +260,7 @@ LOOK = ("axes", "shape", "titles", "rows", "columns")
 def _step_data(step: Step, looks: dict[Any, int]) -> dict[str, Any]:
     """Return the data of one step, and add the look of the step to `looks` if it is new."""
     if step.equation == GIVEN:
-        # A given step without a value belongs to Adam, such as m and v. Its numbers are zero at first.
+        # Adam's inputs, such as m and v, have no value yet. They are zero at first.
         value = np.zeros(step.size) if step.value is None else np.ravel(step.value)
         content = {"given": value.tolist()}
     else:

@@ -163,7 +163,7 @@ def check_screen(page, program):
 def parametrize_lessons(*default):
     """Parametrize a test with all lessons in JupyterLab, and with the first one in Notebook 7.
 
-    Lessons whose names do not begin with one of the default numbers are slow.
+    Lessons whose file names do not begin with a number in `default` get the marker `slow`.
     """
     marks = {path: [] if path.name.startswith(default) else pytest.mark.slow for path in LESSONS}
     cases = [pytest.param("jupyterlab", path, marks=marks[path], id=path.stem) for path in LESSONS]
