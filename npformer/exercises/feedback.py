@@ -23,13 +23,14 @@ class Text(NamedTuple):
 def write_feedback(verdict: Verdict, level: int) -> Text:
     """Write the sentences for a verdict. The docstring of ``check`` defines the levels."""
     observations = _write_observations(verdict)
+    fitting = _write_fitting_mistakes(verdict)
     correct = _write_sentences(verdict, Role.AGREEMENT)
     problems = _write_sentences(verdict, Role.PROBLEM)
     if verdict.passes:
         causes = dict.fromkeys(_mistake(code).cause for code in verdict.codes)
         return Text(_join(*problems, *correct, *observations), " ".join(causes), None)
     details = _write_sentences(verdict, Role.PLACE)
-    if level > 1 and observations:
+    if level > 1 and (observations or fitting):
         details = [*observations, *_write_needed_places(verdict)]
     evidence = _join(*problems, *correct, *details, *_write_sentences(verdict, Role.REMARK))
     is_unanswered = any(finding.kind == "unanswered" for finding in verdict.findings)
@@ -37,7 +38,7 @@ def write_feedback(verdict: Verdict, level: int) -> Text:
         return Text(evidence, "", None)
     if level == 1:
         return Text(evidence, "", None)
-    hint = _write_causes(verdict)
+    hint = fitting or _write_causes(verdict)
     if level == 3:
         hint = _join(hint, _write_reading(verdict))
     return Text(evidence, hint, _choose_question(verdict))
@@ -49,18 +50,45 @@ def _write_sentences(verdict: Verdict, role: Role) -> list[str]:
 
 
 def _write_observations(verdict: Verdict) -> list[str]:
-    """Write the observations of listed mistakes, of wrong options and of detectors."""
-    of_codes = list(dict.fromkeys(_observation_of(verdict.exercise, code) for code in verdict.codes))
+    """Write the observations of listed mistakes, of wrong options and of detectors.
+
+    If several mistakes fit and their observations differ, the observations are in the list of these mistakes.
+    """
+    of_codes = _distinct_observations(verdict)
     if verdict.status == "ambiguous" and len(of_codes) > 1:
-        of_codes = [templates.catalog().texts["one_of_these"].format(_number_texts(of_codes))]
+        of_codes = []
     of_findings = _write_sentences(verdict, Role.OBSERVATION)
     texts = dict.fromkeys([*of_codes, *of_findings])
     return [text for text in texts if text]
 
 
+def _write_fitting_mistakes(verdict: Verdict) -> str:
+    """Write one list of the mistakes that fit, or "" if the answer does not fit several mistakes.
+
+    Each item is the observation of a mistake and its likely cause. If all mistakes have the same observation,
+    each item is only the likely cause.
+    """
+    if verdict.status != "ambiguous":
+        return ""
+    is_same_observation = len(_distinct_observations(verdict)) == 1
+    items = []
+    for code in verdict.codes:
+        observation = "" if is_same_observation else _observation_of(verdict.exercise, code)
+        items.append(_join(observation, _cause_of(verdict.exercise, code)))
+    items = [item for item in dict.fromkeys(items) if item]
+    if len(items) < 2:
+        return " ".join(items)
+    return templates.catalog().texts["fitting_mistakes"].format(len(items), _number_texts(items))
+
+
 def _number_texts(texts: Sequence[str]) -> str:
     """Join texts with a number before each: (1) … (2) …"""
     return " ".join(f"({i}) {text}" for i, text in enumerate(texts, start=1))
+
+
+def _distinct_observations(verdict: Verdict) -> list[str]:
+    """Return the observation of each listed mistake and each wrong option, without repetitions."""
+    return list(dict.fromkeys(_observation_of(verdict.exercise, code) for code in verdict.codes))
 
 
 def _observation_of(exercise: str, code: str) -> str:
@@ -70,6 +98,12 @@ def _observation_of(exercise: str, code: str) -> str:
         return option
     mistake = _mistake(code)
     return mistake.sees_in.get(exercise, mistake.sees)
+
+
+def _cause_of(exercise: str, code: str) -> str:
+    """Return the likely cause of a listed mistake, or "" for a wrong option, which has no cause."""
+    is_option = (exercise, code) in templates.catalog().options
+    return "" if is_option else _mistake(code).cause
 
 
 def _mistake(code: str) -> Mistake:
@@ -93,23 +127,17 @@ def _write_needed_places(verdict: Verdict) -> list[str]:
 
 
 def _write_causes(verdict: Verdict) -> str:
-    """Write the likely causes of the listed mistakes, or else the first likely cause of an observation.
-
-    If several mistakes fit, the text says that one of these mistakes is the cause.
-    """
-    codes = [code for code in verdict.codes if (verdict.exercise, code) not in templates.catalog().options]
-    causes = list(dict.fromkeys(_mistake(code).cause for code in codes))
-    texts = templates.catalog().texts
-    if not codes:
-        causes = _causes_of_observations(verdict)[:1]
-    if not causes:
-        is_unknown = verdict.status == "unrecognised" and not _is_explained(verdict)
-        if is_unknown:
-            return texts["no_known_mistake"]
-        return ""
-    if verdict.status == "ambiguous" and len(causes) > 1:
-        return texts["one_of_these"].format(_number_texts(causes))
-    return " ".join(causes)
+    """Write the likely causes of the listed mistakes, or else the first likely cause of an observation."""
+    causes = dict.fromkeys(_cause_of(verdict.exercise, code) for code in verdict.codes)
+    if any(causes):
+        return _join(*causes)
+    of_observations = _causes_of_observations(verdict)
+    if of_observations:
+        return of_observations[0]
+    is_unknown = verdict.status == "unrecognised" and not _is_explained(verdict)
+    if is_unknown:
+        return templates.catalog().texts["no_known_mistake"]
+    return ""
 
 
 def _causes_of_observations(verdict: Verdict) -> list[str]:

@@ -194,11 +194,16 @@ def _which(given: Given) -> str:
     return str(catalog().words["which"][given["end"]])
 
 
+def _quoted_names(given: Given) -> str:
+    """Put each name in backticks, and join the names."""
+    return join_names([f"`{name}`" for name in given["names"]])
+
+
 def _names_or(given: Given) -> str:
-    """Join the names with "or"."""
-    *before, last = given["names"]
+    """Put each name in backticks, and join the names with "or"."""
+    *before, last = [f"`{name}`" for name in given["names"]]
     if not before:
-        return str(last)
+        return last
     return catalog().texts["or"].format(", ".join(before), last)
 
 
@@ -279,6 +284,14 @@ def _kept_decimals(given: Given) -> str:
     return template.format(given["kept"])
 
 
+def _found_numbers(given: Given) -> str:
+    """Return the phrase for how many numbers an answer has."""
+    count = given["found"]
+    if count == 1:
+        return catalog().texts["one_number"]
+    return catalog().texts["several_numbers"].format(count)
+
+
 def _whole_line(given: Given) -> str:
     """Return the phrase for a whole row or column of zeros, or "" if there is no such row or column."""
     return _text_if(given["whole_line"], "whole_line")
@@ -349,6 +362,7 @@ PHRASES: dict[str, tuple[tuple[str, ...], Callable[[Given], str]]] = {
     "share": (("off_by",), _share),
     "lines": (("too_few", "too_many"), _lines),
     "which": (("too_few", "too_few_entries"), _which),
+    "names": (("unused", "unused_there", "argument_changed"), _quoted_names),
     "names_or": (("unused", "unused_there"), _names_or),
     "settings": (("agrees_at_neutral",), _settings),
     "sequence": (("calls_in_order",), _sequence),
@@ -363,6 +377,7 @@ PHRASES: dict[str, tuple[tuple[str, ...], Callable[[Given], str]]] = {
     "change": (("correct_for_changed_argument",), _change),
     "duration": (("too_long",), _duration),
     "kept_decimals": (("rounded_answer", "truncated_answer"), _kept_decimals),
+    "found_numbers": (("wrong_count_of_numbers", "one_number_expected"), _found_numbers),
     "whole_line": (("unfilled",), _whole_line),
     "others_agree": (("nan_at", "infinite_at"), _others_agree),
 }
@@ -395,6 +410,7 @@ def _name_output(finding: Finding, outputs: Sequence[str]) -> tuple[str, str]:
         it = finding.output
         it_at_beginning = finding.output
     if finding.view:  # A phrase about the derived call is at the beginning, before {It}.
+        it = catalog().words["view_output"][finding.view]
         it_at_beginning = it
     return it, it_at_beginning
 

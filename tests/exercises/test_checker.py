@@ -294,13 +294,31 @@ def test_show_draws_different_numbers_for_names():
 
 
 LEVELS = [  # an exercise, a wrong answer, the place at level 1, the observation and the cause at level 2
-    ("ffn.sharing", "a", "Not this option; 2 are left.", "Then a longer text would need more weights.", ""),
-    ("ffn.bend", False, "This is not so.", "are one linear map", ""),
-    ("pe.shift", 0.01, "one number, as asked.", "This is one step of the slow hand.", ""),
-    ("addition.vector", [2, 0, 3, 7], "3 of 4 agree", "Number 4 is too large, counted from 1.", "No known"),
-    ("addition.vector", [7, 9, 8, 9], "asked; none agrees.", "All numbers are too large.", ""),
+    (
+        "ffn.sharing",
+        "a",
+        "This option is not correct; 2 options are left.",
+        "a longer text would need more weights.",
+        "",
+    ),
+    ("ffn.bend", False, "This answer is not correct.", "are one linear map", ""),
+    ("pe.shift", 0.01, "one number, as asked.", "Your answer is the angle of one step of the slow hand.", ""),
+    (
+        "addition.vector",
+        [2, 0, 3, 7],
+        "3 of 4 agree",
+        r"Number 4 is too large \(counted from 1\)\.",
+        "No known",
+    ),
+    ("addition.vector", [7, 9, 8, 9], "asked; none of them agrees.", "All numbers are too large.", ""),
     ("softmax.forward", np.exp, r"first at \(0, 0\) \(12 of 12", "e to the power of the scores", ""),
-    ("embedding.forward", lambda ids, E: E[ids], "x differs first", "too small by one", "This output"),
+    (
+        "embedding.forward",
+        lambda ids, E: E[ids],
+        "x differs first",
+        "too small by one",
+        "Perhaps the paper's factor",
+    ),
 ]
 
 

@@ -6,7 +6,7 @@ import re
 import make_confusion as confusion
 import numpy as np
 import pytest
-from codings import CODE, FOLDER, check, code_task, get_reply, list_codings, plain_answers
+from codings import CODE, FOLDER, NUMBERS, check, code_task, get_reply, list_codings, plain_answers
 
 from npformer.exercises.bank.questions import load_mistakes, load_questions, read_text
 from npformer.exercises.probe import run
@@ -86,6 +86,7 @@ def test_every_paragraph_of_the_bank_is_read(name, read):
 
 def test_special_observations_belong_to_existing_exercises():
     known = {(mistake.code, task.id) for task in CODE for mistake in (*task.mistakes, *task.hard)}
+    known |= {(mistake.code, task.id) for task in NUMBERS for mistake in task.posed("").wrong}
     assert {
         (code, exercise) for code, mistake in load_mistakes().items() for exercise in mistake.sees_in
     } <= known

@@ -42,8 +42,8 @@ def test_template_for_several_things_counts_things(kind):
 @pytest.mark.parametrize(
     ("kind", "parameters", "expected"),
     [
-        ("numbers_differ", {"places": (2,)}, "Number 2 differs, counted from 1."),
-        ("numbers_differ", {"places": (2, 4, 6)}, "Numbers 2, 4 and 6 differ, counted from 1."),
+        ("numbers_differ", {"places": (2,)}, "Number 2 differs (counted from 1)."),
+        ("numbers_differ", {"places": (2, 4, 6)}, "Numbers 2, 4 and 6 differ (counted from 1)."),
         ("columns_agree", {"indices": (0, 2)}, "Columns 0 and 2 agree."),
     ],
 )
@@ -59,6 +59,7 @@ def test_every_name_in_the_bank_has_words():
     words = CATALOG.words
     assert {name for task in CODE for name in task.probe.landmarks} == set(words["landmark"])
     assert {name for task in CODE for name in task.probe.views} == set(words["view"])
+    assert set(words["view_output"]) == set(words["view"])
     assert {name for task in CODE for name in task.probe.invariances} == set(words["shift"])
     assert set(ACTIVATIONS) == set(words["activation"])
     assert set(CONSTANTS) == set(words["constant"])
@@ -87,7 +88,7 @@ def test_finding_rejects_missing_parameters():
 
 FACTORS = {
     ScaleFactor(1, 1.0): "1",
-    ScaleFactor(-1, 1.0, "two"): "-2 (the opposite sign everywhere)",
+    ScaleFactor(-1, 1.0, "two"): "-2 (the opposite sign)",
     ScaleFactor(1, 1.0, "", ("d_k",), (), -0.5): "1/√d_k",
     ScaleFactor(1, 1.0, "", ("d_k",), ("T_k",), 0.5): "√(d_k/T_k)",
     ScaleFactor(1, 1.0, "", ("B", "T"), (), -1.0): "1/(B · T)",
@@ -163,6 +164,34 @@ def test_text_of_says_more_at_each_level():
     assert "square" in two.evidence and two.hint.startswith("Perhaps ") and two.question.endswith("?")
     assert three.evidence == two.evidence and three.question == two.question
     assert three.hint.startswith(f"{two.hint} Read lesson 04, section 4.3, and then ")
+
+
+def write_ambiguous(exercise, codes):
+    """Write the feedback of level 2 on an answer that fits these mistakes."""
+    return feedback.write_feedback(Verdict(exercise, "ambiguous", (), codes, (), ()), 2)
+
+
+def test_list_of_mistakes_pairs_observation_and_cause():
+    codes = ("FFN-NO-B1", "FFN-NO-B2")
+    one, two = (CATALOG.mistakes[code] for code in codes)
+    text = write_ambiguous("ffn.token", codes)
+    first = f"(1) {one.sees_in['ffn.token']} {one.cause}"
+    second = f"(2) {two.sees_in['ffn.token']} {two.cause}"
+    assert text.evidence == "" and text.hint.endswith(f": {first} {second}")
+
+
+def test_list_of_mistakes_does_not_repeat_one_observation():
+    codes = ("AT-MASK-SIGN", "AT-MASK-INVERTED")
+    one, two = (CATALOG.mistakes[code] for code in codes)
+    text = write_ambiguous("attention.forward", codes)
+    assert text.evidence == one.sees and text.hint.endswith(f": (1) {one.cause} (2) {two.cause}")
+
+
+def test_list_of_wrong_options_has_no_causes():
+    codes = ("CF-KEYS-ALONE", "CF-HEADS-NOT-COUNTED")
+    one, two = (CATALOG.options["modern.kept_bytes", code] for code in codes)
+    text = write_ambiguous("modern.kept_bytes", codes)
+    assert text.evidence == "" and text.hint.endswith(f": (1) {one} (2) {two}")
 
 
 def test_result_fields_are_data_then_text():

@@ -42,10 +42,11 @@ ANSWER = re.compile(r"^- (?:\[([x ])\] (.+)\n?)?(?: *([A-Z0-9-]+): (.+))?", re.M
 MISTAKE = re.compile(
     r"""^## (?P<code>\S+)(?: \((?P<kind>\w+)(?:, within (?P<tolerance>\S+))?\))?
 (?P<sees>.+)
-(?P<sees_in>(?:In \S+: .+\n)*)(?P<cause>.+)
+(?P<sees_in>(?:In \S+(?:, \S+)*: .+\n)*)(?P<cause>.+)
 (?P<question>.+)""",
     re.MULTILINE,
 )
+SEES_IN = re.compile(r"^In (\S+(?:, \S+)*): (.+)", re.MULTILINE)
 
 
 def read_text(name: str) -> str:
@@ -73,7 +74,11 @@ def mistakes_of(text: str) -> dict[str, Mistake]:
     """Return the mistakes that a text in the format of mistakes.md describes, by their codes."""
     found = {}
     for fields in find_sections(text, MISTAKE):
-        fields["sees_in"] = dict(re.findall(r"In (\S+): (.+)", fields["sees_in"]))
+        fields["sees_in"] = {
+            exercise: observation
+            for exercises, observation in SEES_IN.findall(fields["sees_in"])
+            for exercise in exercises.split(", ")
+        }
         if "tolerance" in fields:
             fields["tolerance"] = float(fields["tolerance"])
         found[fields["code"]] = Mistake(**fields)
