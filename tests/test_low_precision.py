@@ -238,7 +238,7 @@ def truncate(x):
 
 
 @pytest.mark.parametrize("shape, start", [((8, 8), "biased towards zero by 0."), ((3, 5), "")], ids=str)
-def test_low_precision_names_truncation_of_many_entries_as_bias(shape, start):
+def test_low_precision_names_truncation_as_bias(shape, start):
     def forward(x):
         return truncate(wide(x) ** 2), x
 

@@ -1,6 +1,6 @@
 """Tests of tests/new.py, which creates files with placeholders.
 
-The new files make tests fail until every placeholder (TODO) is replaced. The script overwrites no file."""
+The new files make tests fail until every placeholder is replaced. The script overwrites no file."""
 
 import ast
 import builtins

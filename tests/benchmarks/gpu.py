@@ -1,14 +1,14 @@
 """Measure the time of the encoder block with CuPy on a GPU, and with NumPy on the same machine's CPU.
 
     uv run --extra cuda12 python tests/benchmarks/gpu.py             (or cuda13)
-    … tests/benchmarks/gpu.py --write                    also writes figures/data/gpu.json
+    … tests/benchmarks/gpu.py --write                    also writes the JSON file and the guide's table
 
 The script measures wall-clock time. It reads the clock only while the GPU is idle. After a first call to warm
 up, CuPy and NumPy take turns for several rounds, and every result is a median over the rounds. NumPy uses its
 default number of threads. CuPy does not use TF32. Before each measurement, the results of CuPy and NumPy must
 agree. Without a GPU, the script measures nothing and exits with 1.
 
-Only --write writes figures/data/gpu.json:
+Only --write writes files: the table in notebooks/guide/how_right_how_fast.md, and figures/data/gpu.json:
 
     machine     gpu, cpu, cores, python, numpy, cupy, and the date of the measurement
     operation   the time of one addition of two arrays of 8 float32 numbers: {seconds}. The kernel has almost
@@ -39,7 +39,11 @@ import numpy as np
 import npformer as npf
 from npformer.backend import _why_no_cupy
 
-RESULTS = Path(__file__).resolve().parents[2] / "figures" / "data" / "gpu.json"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "figures" / "data" / "gpu.json"
+PAGE = ROOT / "notebooks" / "guide" / "how_right_how_fast.md"
+START, END = "<!-- gpu: written by tests/benchmarks/gpu.py -->\n", "<!-- end of gpu -->"
+LENGTHS_IN_TABLE = (8, 32, 128, 512, 2048)
 CONFIG = npf.TransformerConfig(dropout=0.0, attention_bias=True)  # the sizes of the paper's base model
 # Each case: the part of gpu.json that contains the result, the size to write into the entry, B, T.
 CASES = [("block", {"size": "base"}, 8, 128), ("block", {"size": "long"}, 1, 1024)]
@@ -173,6 +177,31 @@ def machine(cupy):
     }
 
 
+def make_table(figures):
+    """Return the Markdown table of the guide: the times of the block, in milliseconds, for some lengths."""
+    lines = [
+        "| tokens | CuPy, float32 | NumPy, float32 | CuPy, float64 | NumPy, float64 |",
+        "|---|---|---|---|---|",
+    ]
+    seconds = {(run["T"], run["dtype"]): run["seconds"] for run in figures["growth"]}
+    for T in LENGTHS_IN_TABLE:
+        cells = [f"{T:,}"]
+        for dtype in TOLERANCE:
+            cells += [f"{1e3 * seconds[T, dtype][library]:.3g} ms" for library in ("cupy", "numpy")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def write_results(figures):
+    """Write the results into gpu.json, and the table into the guide."""
+    RESULTS.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(START)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(before + START + make_table(figures) + END + after, encoding="utf-8")
+    print(f"written: {RESULTS.name}, {PAGE.name}")
+
+
 def main():
     """Measure all cases. Return 0, or an error message if there is no GPU."""
     raw = argparse.RawDescriptionHelpFormatter
@@ -207,8 +236,7 @@ def main():
         ms, ratio = 1e3 * entry["seconds"]["cupy"], entry["ratio"]["numpy"]
         print(f"{part}: B {B}, T {T:4}, {dtype} {ms:8.3f} ms, {ratio:.3g} of numpy", flush=True)
     if options.write:
-        RESULTS.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-        print(f"written: {RESULTS.name}")
+        write_results(figures)
     return 0
 
 

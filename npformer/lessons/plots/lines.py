@@ -310,12 +310,12 @@ def growth(panels: Mapping[str, tuple[Array, Mapping[str, Array]]]) -> "Figure":
 
 
 def gpu_growth(runs: Sequence[Mapping[str, Any]]) -> "Figure":
-    """Draw the run time of a block over the number of words, for NumPy and a GPU, one panel per dtype.
+    """Draw the run time of a block over the number of tokens, for NumPy and a GPU, one panel per dtype.
 
     Parameters
     ----------
     runs : sequence of mappings
-        The runs of gpu.json. A run has the number of words "T", the "dtype", and the times "seconds" of
+        The runs of gpu.json. A run has the number of tokens "T", the "dtype", and the times "seconds" of
         "numpy" and "cupy".
 
     Returns
@@ -331,10 +331,10 @@ def gpu_growth(runs: Sequence[Mapping[str, Any]]) -> "Figure":
     panels = {}
     for dtype in dict.fromkeys(run["dtype"] for run in runs):
         runs_of_dtype = [run for run in runs if run["dtype"] == dtype]
-        words = np.array([run["T"] for run in runs_of_dtype])
+        tokens = np.array([run["T"] for run in runs_of_dtype])
         milliseconds = {
             "NumPy": np.array([1e3 * run["seconds"]["numpy"] for run in runs_of_dtype]),
             "GPU": np.array([1e3 * run["seconds"]["cupy"] for run in runs_of_dtype]),
         }
-        panels[f"words, {dtype}"] = (words, milliseconds)
+        panels[f"tokens, {dtype}"] = (tokens, milliseconds)
     return growth(panels)
