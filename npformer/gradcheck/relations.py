@@ -342,6 +342,8 @@ def _find_reduction(pairs: list[_Pair]) -> Relation | None:
         else:
             triples = [(right, found, zero) for found, right, zero in pairs]
         ndim = triples[0][0].ndim
+        if any(a.ndim != ndim for a, _, _ in triples):
+            continue
         for axes, keepdims in product(_iter_subsets(range(ndim)), (False, True)):
             if all(is_close(reduce(a, axis=axes, keepdims=keepdims), b, zero) for a, b, zero in triples):
                 return Relation(kind, {"axes": axes})
