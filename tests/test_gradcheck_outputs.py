@@ -320,3 +320,11 @@ def test_gradcheck_kink_accepts_subgradient_of_each_output(at_zero):
     rng = np.random.default_rng(0)  # its first two numbers, d_output, are positive and negative
     report = npf.gradcheck(forward, lambda dy, _: (dy @ at_zero).reshape(1), np.zeros(1), rng=rng)
     assert report.rows[0].verdict == "kink", report
+
+
+@pytest.mark.parametrize(
+    "gradient, place",
+    [(1 + 1e-4, "the slope on the right"), (1e-4, "the slope on the left"), (0.9, "between")],
+)
+def test_gradcheck_kink_note_allows_for_small_errors(gradient, place):
+    assert f"the gradient is {place}" in slope_at_zero(lambda x: np.maximum(x, 0), gradient).note
