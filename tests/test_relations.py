@@ -382,6 +382,7 @@ def test_find_relation_constant_error_beside_array_of_ones():
     [
         pytest.param((4, 2, 4), 0, 2, "own_only", id="the same position from the first axis"),
         pytest.param((2, 4, 4), 1, 2, "own_only", id="the same position from the last axis"),
+        pytest.param((2, 4, 3, 5, 4), 1, 4, "own_only", id="a gradient with three axes"),
         pytest.param((3, 2, 2, 3), 0, 3, "zero_there", id="first axis and last axis"),
         pytest.param((2, 3, 3, 5), 1, 2, "zero_there", id="last axis and first axis"),
     ],
@@ -400,6 +401,24 @@ def test_find_relation_term_needs_three_entries(size, kind):
     right, other = np.array([3.0, 5.0, 7.0])[:size], np.array([1.0, -2.0, 4.0])[:size]
     relation = find_relation([Case(right + 2 * other, right, {"other": other})])
     assert (relation and relation.kind) == kind
+
+
+def test_find_relation_own_only_has_the_first_axis():
+    both = np.eye(3)[:, None, :, None] * np.eye(4)[:, None, :]
+    assert find_relation([make_table_case(full * both, full)]) == Relation("own_only", {"axis": 0})
+
+
+def test_find_relation_symmetric_matrix_is_not_untransposed():
+    """The matrix is so ill-conditioned that only a far larger difference would be meaningful."""
+    tables = full + 5 * np.sign(full_wrong), full
+    assert find_relation([make_table_case(*tables, {"W": np.diag([1e7, 1, 1, 1])})]) is None
+
+
+def test_find_relation_few_accepts_errors_up_to_rounding():
+    right = np.array([64.0, 1, 2, 3, 4, 5])
+    errors = np.array([0, 50, 1, 1, 1, 0]) / np.array([1, 1, 16, 16, 16, 1])
+    relation = find_relation([Case(right + errors, right, exact=2.0**-10)])  # 64 · 2⁻¹⁰ = 1/16
+    assert relation == Relation("few", {"count": 1, "size": 6, "index": (1,)})
 
 
 # Paths that should not exist
