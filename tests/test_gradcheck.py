@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 import re
+from argparse import Namespace
 from collections import Counter
 from functools import cache, partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from valid_calls import fingerprint
 
 import npformer as npf
 from npformer import GradientReport, GradientRow, LayerNormParams, assert_gradients, gradcheck
+from npformer.gradcheck.comparison import describe_sampling
 from npformer.gradcheck.finite_differences import Line
 from npformer.gradcheck.report import VERDICTS, make_note
 
@@ -371,6 +373,55 @@ def test_gradcheck_directions_find_one_wrong_entry(ffn):
     assert get_failing_paths(report) == {"params.W_1"}
     assert report.rows[1].index == ()
     assert report.rows[1].note == ""  # a direction sums over all entries, so the wrong entry is unknown
+
+
+def test_gradcheck_directions_error_is_relative_to_gradient_length():
+    """The derivatives along random directions have the length of the gradient as their root mean square."""
+    w = np.random.default_rng(0).standard_normal(60)
+
+    def forward(x):
+        return np.array([x @ w]), None
+
+    row = check_one_row(forward, lambda dy, _: 1.01 * dy * w, np.ones(60), directions=50)
+    d_output = np.random.default_rng(0).standard_normal(1)
+    length = np.linalg.norm(d_output * w)
+    assert abs(row.analytic - row.numeric) / row.error == pytest.approx(length, rel=0.3)
+
+
+def make_sampled(gradient, error_bounds, max_error, is_sampled=True):
+    """Make a comparison along random directions, as far as `describe_sampling` uses it."""
+    estimates = [Namespace(error_bound=error_bound) for error_bound in error_bounds]
+    limits = Namespace(max_error=max_error)
+    gradient, count = np.array(gradient), len(estimates)
+    return Namespace(
+        gradient=gradient, estimates=estimates, limits=limits, count=count, is_sampled=is_sampled
+    )
+
+
+@pytest.mark.parametrize(
+    "comparisons, text",
+    [
+        # An error ten times as large as the limit passes if |u| <= 0.1. The probability is about 0.08.
+        pytest.param(
+            [make_sampled([1.0, -4.0], [1e-3, 3e-3], 1e-3)],  # (1e-3 + 3e-3) / 4
+            "2 random directions * off by 1e-02 of * a chance of 6e-03",
+            id="bound and accepted error",
+        ),
+        pytest.param(
+            [
+                make_sampled([2.0], [0.0] * 3, 2e-6),
+                make_sampled([1.0], [0.0] * 3, 3e-5),
+                make_sampled([0.0], [0.0] * 3, 1.0),  # a gradient of zeros has no largest entry
+                make_sampled([1.0], [0.0] * 3, 1.0, is_sampled=False),
+            ],
+            "3 random directions * off by 3e-04 of * a chance of 5e-04",
+            id="the largest of several leaves",
+        ),
+    ],
+)
+def test_describe_sampling_has_error_and_chance(comparisons, text):
+    pattern = ".*".join(map(re.escape, text.split("*")))
+    assert re.fullmatch(pattern, describe_sampling(comparisons))
 
 
 def test_gradcheck_directions_name_a_common_factor(ffn):

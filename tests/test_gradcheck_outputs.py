@@ -292,3 +292,61 @@ def test_gradcheck_kinks_pass_still_rejects_gradient_outside():
 def test_gradcheck_rejects_unknown_kinks():
     with pytest.raises(ValueError, match=r"kinks is .*ignore.*; expected 'report' or 'pass'"):
         npf.gradcheck(total_variation, total_variation_backward, np.ones(2), np.ones(2), kinks="ignore")
+
+
+def slope_at_zero(function, gradient):
+    """Check a gradient of a function of one number at 0, and return the only row."""
+    report = npf.gradcheck(lambda x: (function(x), None), lambda dy, _: dy * gradient, np.zeros(1))
+    (row,) = report.rows
+    return row
+
+
+@pytest.mark.parametrize(
+    "gradient, verdict", [(-0.11, "fail"), (-0.09, "kink"), (1.09, "kink"), (1.11, "fail")]
+)
+def test_gradcheck_kink_accepts_tenth_of_gap_outside(gradient, verdict):
+    assert slope_at_zero(lambda x: np.maximum(x, 0), gradient).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda x: abs(x) + abs(x) ** 1.2, id="slopes that converge slowly"),
+        pytest.param(lambda x: abs(x) + 100 * x, id="a small kink on a steep line"),
+        pytest.param(lambda x: abs(x) + 100 * x**2, id="a kink with curvature"),
+    ],
+)
+def test_gradcheck_kink_is_found_despite_other_terms(function):
+    assert slope_at_zero(function, function(1e-30 * np.ones(1))[0] / 1e-30).verdict == "kink"
+
+
+@pytest.mark.parametrize("steepness", [0, 10, 100])
+def test_gradcheck_oscillating_slopes_are_no_kink(steepness):
+    """The quotients to the right oscillate between steepness - 1 and steepness + 1, so no slope exists."""
+
+    def oscillate(x):
+        return steepness * x + abs(x) * np.sin(4 * np.log(abs(x) + 1e-300))
+
+    row = slope_at_zero(oscillate, steepness)
+    assert row.verdict == "unsure"
+    assert "slope" not in row.note
+
+
+@pytest.mark.parametrize("at_zero", [(0, 0), (1, -1)])
+def test_gradcheck_kink_accepts_subgradient_of_each_output(at_zero):
+    """The outputs have kinks with opposite weights. Each subgradient may be chosen separately."""
+
+    def forward(x):
+        return np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)]), None
+
+    rng = np.random.default_rng(0)  # its first two numbers, d_output, are positive and negative
+    report = npf.gradcheck(forward, lambda dy, _: (dy @ at_zero).reshape(1), np.zeros(1), rng=rng)
+    assert report.rows[0].verdict == "kink", report
+
+
+@pytest.mark.parametrize(
+    "gradient, place",
+    [(1 + 1e-4, "the slope on the right"), (1e-4, "the slope on the left"), (0.9, "between")],
+)
+def test_gradcheck_kink_note_allows_for_small_errors(gradient, place):
+    assert f"the gradient is {place}" in slope_at_zero(lambda x: np.maximum(x, 0), gradient).note

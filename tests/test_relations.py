@@ -305,6 +305,167 @@ def test_find_relation_must_hold_in_every_case(case):
     assert find_relation([DOUBLED, case]) is None
 
 
+# Each kind that compares whole arrays, without those that may differ between cases or describe one case
+KINDS_OF_ARRAYS = [
+    kind
+    for kind, (case, _) in EXAMPLES.items()
+    if case.found_table is None and kind not in ("sign", "factor", "few", "near")
+]
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_ARRAYS)
+def test_find_relation_holds_in_two_equal_cases(kind):
+    case, parameters = EXAMPLES[kind]
+    assert find_relation([case, case]) == Relation(kind, parameters)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("kind", [k for k in KINDS_OF_ARRAYS if not k.startswith("should_be_zero")])
+def test_find_relation_unrelated_second_case_is_none(kind, is_first):
+    case, _ = EXAMPLES[kind]
+    unrelated = case._replace(found=draw_integers(*case.found.shape))
+    assert find_relation([case, unrelated] if is_first else [unrelated, case]) is None
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS_OF_ARRAYS if k[:6] not in ("reshap", "should")])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_find_relation_correct_second_case_is_none(kind, is_first):
+    case, _ = EXAMPLES[kind]
+    correct = case._replace(found=case.right)
+    assert find_relation([case, correct] if is_first else [correct, case]) is None
+
+
+def test_find_relation_term_needs_long_arrays_in_every_case():
+    cases = []
+    for n in (2, 24):
+        right, other = draw_integers(2, n)
+        cases.append(Case(right + 2 * other, right, {"other": other}))
+    assert find_relation(cases[1:]).kind == "term_added"
+    assert find_relation(cases) is None
+    assert find_relation(cases[::-1]) is None
+
+
+# How exact a relation must be
+
+
+@pytest.mark.parametrize(
+    "kind", ["transposed", "moved", "flipped", "term_missing", "symmetric", "multiple_along"]
+)
+def test_find_relation_rejects_relation_that_leaves_errors(kind):
+    """Errors of 1e-4 are far smaller than the difference between the arrays, but larger than rounding."""
+    case, _ = EXAMPLES[kind]
+    inexact = case.found * (1 + 1e-4 * np.sign(draw_integers(*case.found.shape)))
+    assert find_relation([case._replace(found=inexact)]) is None
+
+
+@pytest.mark.parametrize("scale, kind", [(1.0, "transposed"), (0.0, None)])
+def test_find_relation_errors_are_relative_to_scale(scale, kind):
+    right = 1e-6 * SQUARE  # the rounding errors of 1e-11 are large compared with this array only
+    found = right.T + 1e-11 * np.sign(draw_integers(6, 6))
+    relation = find_relation([Case(found, right, scale=scale)])
+    assert (relation and relation.kind) == kind
+
+
+def test_find_relation_few_ignores_rounding_of_correct_case():
+    rounded = RIGHT.copy()
+    rounded[0, 1, 1] += 1e-9
+    relation = find_relation([Case(rounded, RIGHT), Case(change_one_entry(RIGHT), RIGHT)])
+    assert relation == Relation("few", {"count": 1, "size": 24, "index": (1, 2, 0)})
+
+
+# Lengths and positions of axes
+
+
+@pytest.mark.parametrize(
+    "error, kind, axis",
+    [
+        pytest.param(draw_integers(1, 3, 4), "constant_along", 0, id="constant along two entries"),
+        pytest.param(draw_integers(2, 1, 4), "constant_along", 1, id="constant along three entries"),
+        pytest.param(CACHED * draw_integers(2, 1, 4), "multiple_along", 1, id="multiple along three entries"),
+        pytest.param(CACHED * draw_integers(1, 3, 4), None, None, id="multiple along two entries"),
+    ],
+)
+def test_find_relation_error_along_short_axis(error, kind, axis):
+    relation = find_relation([Case(RIGHT + error, RIGHT, OTHERS)])
+    assert (relation and relation.kind) == kind
+    assert relation is None or relation.parameters["axis"] == axis
+
+
+def test_find_relation_constant_error_beside_array_of_ones():
+    others = {"ones": np.ones_like(RIGHT)}  # a constant is simpler than a multiple of an array
+    relation = find_relation([Case(RIGHT + draw_integers(2, 1, 4), RIGHT, others)])
+    assert relation == Relation("constant_along", {"axis": 1})
+
+
+@pytest.mark.parametrize(
+    "shape, p, q, kind",
+    [
+        pytest.param((4, 2, 4), 0, 2, "own_only", id="the same position from the first axis"),
+        pytest.param((2, 4, 4), 1, 2, "own_only", id="the same position from the last axis"),
+        pytest.param((2, 4, 3, 5, 4), 1, 4, "own_only", id="a gradient with three axes"),
+        pytest.param((3, 2, 2, 3), 0, 3, "zero_there", id="first axis and last axis"),
+        pytest.param((2, 3, 3, 5), 1, 2, "zero_there", id="last axis and first axis"),
+    ],
+)
+def test_find_relation_own_only_needs_matching_positions(shape, p, q, kind):
+    """The first two axes belong to d_output. Only paths between equal indices of axes p and q are left."""
+    table = draw_integers(*shape)
+    indices = np.indices(shape)
+    relation = find_relation([make_table_case(table * (indices[p] == indices[q]), table)])
+    assert relation.kind == kind
+    assert kind == "zero_there" or relation.parameters == {"axis": p}
+
+
+@pytest.mark.parametrize("size, kind", [(2, None), (3, "term_added")])
+def test_find_relation_term_needs_three_entries(size, kind):
+    right, other = np.array([3.0, 5.0, 7.0])[:size], np.array([1.0, -2.0, 4.0])[:size]
+    relation = find_relation([Case(right + 2 * other, right, {"other": other})])
+    assert (relation and relation.kind) == kind
+
+
+def test_find_relation_own_only_has_the_first_axis():
+    both = np.eye(3)[:, None, :, None] * np.eye(4)[:, None, :]
+    assert find_relation([make_table_case(full * both, full)]) == Relation("own_only", {"axis": 0})
+
+
+def test_find_relation_symmetric_matrix_is_not_untransposed():
+    """The matrix is so ill-conditioned that only a far larger difference would be meaningful."""
+    tables = full + 5 * np.sign(full_wrong), full
+    assert find_relation([make_table_case(*tables, {"W": np.diag([1e7, 1, 1, 1])})]) is None
+
+
+def test_find_relation_few_accepts_errors_up_to_rounding():
+    right = np.array([64.0, 1, 2, 3, 4, 5])
+    errors = np.array([0, 50, 1, 1, 1, 0]) / np.array([1, 1, 16, 16, 16, 1])
+    relation = find_relation([Case(right + errors, right, exact=2.0**-10)])  # 64 · 2⁻¹⁰ = 1/16
+    assert relation == Relation("few", {"count": 1, "size": 6, "index": (1,)})
+
+
+# Paths that should not exist
+
+
+@pytest.mark.parametrize(
+    "found, right, kind",
+    [
+        pytest.param(50.0, 0.0, "stray", id="path without correct path"),
+        pytest.param(50.0, 1e-12, None, id="path that is almost zero"),
+        pytest.param(1e-12, 0.0, "numbers", id="rounding error instead of zero"),
+    ],
+)
+def test_find_relation_stray_path_should_be_exactly_zero(found, right, kind):
+    found_table, right_table = full_wrong.copy(), full.copy()
+    found_table[1, 2, 0, 3], right_table[1, 2, 0, 3] = found, right
+    relation = find_relation([make_table_case(found_table, right_table)])
+    assert (relation and relation.kind) == kind
+
+
+def test_find_relation_stray_has_the_first_path():
+    right_table = without_one_entry.copy()
+    right_table[2, 0, 1, 1] = 0
+    relation = find_relation([make_table_case(full_wrong, right_table)])
+    assert relation.parameters == {"from_index": (1, 2), "to_index": (0, 3)}
+
+
 # Relations and factors are data
 
 
@@ -346,6 +507,30 @@ def test_make_factor_finds_simple_fractions_only(value, fraction, is_root, text)
     factor = make_factor(value, 1e-9)
     assert factor == Factor(value, fraction, is_root)
     assert notes.format_factor(factor) == text
+
+
+@pytest.mark.parametrize(
+    "value, exact, fraction",
+    [
+        # The product of numerator and denominator is at most 0.01 / (2 · 1e-9) = 5,000,000.
+        (2235 / 2236, 1e-9, Fraction(2235, 2236)),  # 2235 · 2236 = 4,997,460
+        (2236 / 2237, 1e-9, None),  # 2236 · 2237 = 5,001,932
+        (1 / 5000, 1e-9, Fraction(1, 5000)),
+        (4e6, 1e-9, Fraction(4_000_000)),
+        (6e6, 1e-9, None),
+        (10.0, 5e-4, Fraction(10)),  # 0.01 / (2 · 5e-4) = 10
+        (11.0, 5e-4, None),
+        # The error is relative to the value.
+        (1 / 3 * (1 + 5e-10), 1e-9, Fraction(1, 3)),
+        (3000 * (1 + 5e-10), 1e-9, Fraction(3000)),
+        (1 / 5000 * (1 + 1e-6), 1e-9, None),
+        # Zero is never the fraction.
+        (0.0, 1e-9, None),
+        (0.3, 1.0, None),
+    ],
+)
+def test_make_factor_fraction_is_simple_and_exact(value, exact, fraction):
+    assert make_factor(value, exact) == Factor(value, fraction, False)
 
 
 # The templates

@@ -239,7 +239,7 @@ def _check_float64(
     descriptions = describe_failures(calls, comparisons)
     rows = [comparison.make_row(descriptions.get(comparison.leaf.keys, ())) for comparison in comparisons]
     rows += [make_failing_row(fault.path, [fault.text]) for fault in calls.faults]
-    return GradientReport(tuple(rows), max(tolerances.values()), _describe_sampling(comparisons))
+    return GradientReport(tuple(rows), max(tolerances.values()), describe_sampling(comparisons))
 
 
 def _find_tolerances(tolerance: float | Mapping[str, float], calls: Calls) -> dict[str, float]:
@@ -293,7 +293,7 @@ def _repeat_calls(calls: Calls, comparisons: Sequence[LeafComparison]) -> None:
             comparison.compare_with_strides(leaves)
 
 
-def _describe_sampling(comparisons: Sequence[LeafComparison]) -> str:
+def describe_sampling(comparisons: Sequence[LeafComparison]) -> str:
     """Describe which errors random directions may miss. Returns "" if every entry was compared."""
     sampled = [comparison for comparison in comparisons if comparison.is_sampled]
     sampled = [comparison for comparison in sampled if max_abs(comparison.gradient) > 0]

@@ -345,6 +345,8 @@ def _find_reduction(pairs: list[_Pair]) -> Relation | None:
         else:
             triples = [(right, found, zero) for found, right, zero in pairs]
         ndim = triples[0][0].ndim
+        if any(a.ndim != ndim for a, _, _ in triples):
+            continue
         for axes, keepdims in product(_iter_subsets(range(ndim)), (False, True)):
             if all(is_close(reduce(a, axis=axes, keepdims=keepdims), b, zero) for a, b, zero in triples):
                 return Relation(kind, {"axes": axes})
@@ -553,7 +555,7 @@ def detect_error_along_axis(cases: Sequence[Case]) -> Relation | None:
     ndim = cases[0].right.ndim
     cases_with_ones = [c._replace(others={"": np.ones_like(c.found)} | dict(c.others)) for c in cases]
     for axis, (name, quadruples) in product(range(ndim), _iter_others(cases_with_ones)):
-        shortest = 3 if name else 2  # On a shorter axis, every error would fit.
+        shortest = 3 if name else 2  # On a shorter axis, an error may fit by accident.
         is_long = quadruples[0][0].shape[axis] >= shortest
         if is_long and all(_is_multiple_along(axis, *quadruple) for quadruple in quadruples):
             if name:
@@ -622,7 +624,7 @@ class _Table(NamedTuple):
         for p, q in product(range(n_output), range(n_gradient)):
             has_same_position = p == q or n_output - p == n_gradient - q
             has_same_length = self.F.shape[p] == self.F.shape[n_output + q]
-            if has_same_position and has_same_length and self.F.shape[p] > 1:
+            if has_same_position and has_same_length:
                 pairs.append((p, n_output + q))
         return pairs
 
