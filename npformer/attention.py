@@ -166,7 +166,7 @@ def _transpose(x: Array) -> Array:
 
 @rule("divides n_heads", Phase.MASKS)
 def KV_HEADS(value: Any, name: str, call: Call) -> None:
-    """Check that the number of key heads divides the number of query heads."""
+    """Check that the number of KV heads divides the number of query heads."""
     check_integer(call.function, name, value, 1)
     n_heads = call.sizes["h"]
     if n_heads % value:

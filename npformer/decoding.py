@@ -265,14 +265,14 @@ def attend(
 ) -> Array:
     """Attend with queries (B, h, n, d_k) to the cached keys, and apply W_O: (B, n, d_model).
 
-    Several query heads may share one key head. The queries of these heads are joined to one longer sequence,
+    Several query heads may share one KV head. The queries of these heads are joined to one longer sequence,
     so the keys need not be copied.
     """
     keys = cache.keys[..., : cache.length, :]  # (B, n_kv_heads, T_k, d_k)
     values = cache.values[..., : cache.length, :]
     *leading, h, n, d_k = Q.shape
     n_kv_heads = keys.shape[-3]
-    group_size = h // n_kv_heads  # query heads per key head
+    group_size = h // n_kv_heads  # query heads per KV head
     groups = Q.reshape(*leading, n_kv_heads, group_size * n, d_k)
     if mask is not None:
         mask = array_module(Q).concatenate([mask] * group_size, axis=-2)  # for each query head

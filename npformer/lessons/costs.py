@@ -244,7 +244,7 @@ def causal_block_multiplications(n: Length, config: CausalLMConfig) -> BlockMult
     """Count the multiplications in the matrix products of one causal block's forward pass.
 
     With d_kv = n_kv_heads · d_k: projections 2 n d² + 2 n d d_kv; scores n² d; weighted sums of the values
-    n² d; gated feed-forward 3 n d d_ff. Fewer key heads do not reduce n² d, because every query head has its
+    n² d; gated feed-forward 3 n d d_ff. Fewer KV heads do not reduce n² d, because every query head has its
     own attention weights.
 
     Parameters

@@ -6,7 +6,7 @@ recorded.
 
 This module has the rules that several modules can use, and the rules about trees of parameters. A rule that
 belongs to one operation or one model is in the module of that operation or model. For example, attention.py
-has the rule "the number of key heads divides the number of query heads".
+has the rule "the number of KV heads divides the number of query heads".
 """
 
 import math

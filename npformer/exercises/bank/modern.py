@@ -229,7 +229,7 @@ rope_attention = function_exercise("rope.attention",
 
 
 def key_heads(trial: Trial) -> Finding | None:
-    """Find out which key head each query head uses.
+    """Find out which KV head each query head uses.
 
     In the call of this detector, all query heads are equal and v is the identity matrix.
     """
@@ -251,7 +251,7 @@ def for_either(spread: str) -> list[Edit]:
 
 
 def draw_grouped(draws: Draws) -> Arguments:
-    """Return a random call in which two or three query heads share each key head."""
+    """Return a random call in which two or three query heads share each KV head."""
     T_q, T_k, d_k, d_v = (draws.size() for _ in range(4))
     g, times = draws.size(high=10), int(draws.rng.integers(2, 4))
     return draws.normal(times * g, T_q, d_k), draws.normal(g, T_k, d_k), draws.normal(g, T_k, d_v)
@@ -285,7 +285,7 @@ def grouped_attention(q, k, v):
 
 
 def draw_copies(draws: Draws) -> Arguments:
-    """Return a random gradient of the repeated key heads, and the number of key heads."""
+    """Return a random gradient of the repeated KV heads, and the number of KV heads."""
     g, times = draws.size(high=5), int(draws.rng.integers(2, 4))
     return draws.normal(times * g, draws.size(), draws.size()), g
 
