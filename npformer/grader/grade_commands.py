@@ -18,12 +18,14 @@ from npformer.grader import (
     report_page,
     similarity,
     supervisor,
+    worksheets,
 )
 from npformer.grader.class_list import Owners, Student
 from npformer.grader.grading_process import Limits, Row
 from npformer.grader.lateness import Lateness
 from npformer.grader.submissions import Submission, find_submissions
 from npformer.grader.supervisor import Journal
+from npformer.grader.worksheets import Worksheet
 from npformer.handouts.exercise_commands import parse_ids
 from npformer.validation.output_files import check_output_file, check_output_folder, write_files
 
@@ -123,7 +125,7 @@ def grade(options: Namespace) -> Iterator[str]:
     _check_output_paths(options)
     journal = Journal(Path(options.csv), options.resume)
     files, timestamps = lateness.split_timestamps(find_submissions(Path(options.place)))
-    students = class_list.read_class_list(Path(options.roster), options.columns) if options.roster else None
+    students, worksheet = _read_students(options, assignment)
     key = points.read_key(Path(options.anonymous)) if options.anonymous else None
     if key is not None:
         files = points.number_files(files)
@@ -132,7 +134,7 @@ def grade(options: Namespace) -> Iterator[str]:
         owners = _find_owners(files, rows, students, key)
         late = lateness.find_lateness(files, owners, assignment.due, timestamps)
         result = _ClassResult(files, rows, owners, late, key)
-        contents, summary = _format_results(options, assignment, result)
+        contents, summary = _format_results(options, assignment, result, worksheet)
         write_files(contents)
         journal.path.unlink()
     yield summary
@@ -140,6 +142,28 @@ def grade(options: Namespace) -> Iterator[str]:
         missing = ", ".join(sorted(journal.missing_protections))
         yield f"Missing protections on this system: {missing}. Run the command in a container."
     yield f"written: {options.csv}"
+    if worksheet is not None:
+        yield f"written: {worksheet.target}"
+
+
+def _read_students(
+    options: Namespace, assignment: Assignment
+) -> tuple[list[Student] | None, Worksheet | None]:
+    """Return the class list and the worksheet, as far as they are given. A worksheet is also a class list."""
+    students = None
+    worksheet = None
+    if options.roster:
+        students = class_list.read_class_list(Path(options.roster), options.columns)
+    if options.worksheet:
+        if options.anonymous:
+            raise ValueError("--worksheet needs the students, so it cannot be used with --anonymous")
+        columns = "" if options.roster else options.columns
+        worksheet = worksheets.read_worksheet(Path(options.worksheet), assignment, columns)
+        check_output_file(worksheet.target)
+        if students is None:
+            students = worksheets.list_students(worksheet)
+        students = worksheets.add_lateness(students, worksheet)
+    return students, worksheet
 
 
 def _find_owners(
@@ -161,14 +185,14 @@ def _check_output_paths(options: Namespace) -> None:
 
 
 def _format_results(
-    options: Namespace, assignment: Assignment, result: _ClassResult
-) -> tuple[dict[Path, str], str]:
+    options: Namespace, assignment: Assignment, result: _ClassResult, worksheet: Worksheet | None
+) -> tuple[dict[Path, str | bytes], str]:
     """Return the content of each requested file, and the summary."""
     owners = result.owners._replace(undecided=result.owners.undecided + result.lateness.undecided)
     note = result.lateness.note
     rows = _replace_student_names(result)
     class_points = points.compute_class_points(result.files, rows, owners, assignment, result.lateness.days)
-    contents: dict[Path, str] = {}
+    contents: dict[Path, str | bytes] = {}
     feedback_paths = {}
     if options.feedback:
         feedback_paths = report_page.choose_feedback_paths(class_points, Path(options.feedback))
@@ -177,6 +201,9 @@ def _format_results(
     contents[Path(options.csv)] = points.format_answers_table(rows, assignment)
     if options.grades:
         contents[Path(options.grades)] = points.format_gradebook(class_points, assignment, feedback_paths)
+    if worksheet is not None:
+        contents[worksheet.target], undecided = worksheets.fill_worksheet(worksheet, class_points)
+        owners = owners._replace(undecided=owners.undecided + undecided)
     if options.html:
         owned = [(str(owners.by_file[f.name]), f) for f in result.files if f.name in owners.by_file]
         similar = similarity.find_similar(owned)
