@@ -57,6 +57,7 @@ STAFF_ROLES = (
     "manager",
 )
 STUDENT_SUFFIX = re.compile(r"\.(zip|(py|ipynb)(\.txt|\.json)?)$", re.IGNORECASE)
+GRADESCOPE_EXPORT = re.compile(r"^assignment_\d+_export/")  # this number is the assignment's
 ALL_REPOSITORIES = "submissions"  # `gh classroom clone student-repos` makes the folder hw1-submissions
 MAX_HEADER_LENGTH = 300  # the largest length of the columns in an error message; the file may be binary
 MAX_NAME_WORDS = 5
@@ -287,7 +288,7 @@ def _find_by_path(index: Index, path: str, prefix: str) -> set[Student]:
 
     Students choose all names below their own folder, so later names do not count.
     """
-    for part in OTTER_TIME.sub("", path).split("/"):
+    for part in OTTER_TIME.sub("", GRADESCOPE_EXPORT.sub("", path)).split("/"):
         lms_name = parse_lms_name(part)
         if lms_name:
             return _find_by_lms_name(index, lms_name)

@@ -129,7 +129,7 @@ STAMPS = {  # for each class: the folders whose timestamp.txt counts
     ("anna/ps1/timestamp.txt", "anna/ps1/submission_secret.txt"): {"anna/ps1"},
     ("anna/ps1/src/timestamp.txt", "ben/timestamp.txt"): set(),
     ("anna/ps1.zip/timestamp.txt", "anna.zip/ps1/timestamp.txt", "anna/ps1/a.zip/timestamp.txt"): set(),
-    ("anna/ps1/timestamp.txt", "cem/hw.py"): set(),
+    ("anna/ps1/timestamp.txt", "ben/ps1/timestamp.txt", "cem/hw.py"): set(),
     ("anna/ps1/timestamp.txt", "cem/ps1/a.py", "dan/ps1/a.py"): set(),
     ("anna/ps1/timestamp.txt", "Ed_1_assignsubmission_file_/ps1/timestamp.txt", MOODLE): set(),
 }

@@ -14,12 +14,13 @@ from class_files import make_submission
 from npformer.grader.class_list import Student, find_owners, index_students, read_class_list
 from npformer.grader.submissions import find_submissions, parse_lms_name
 
-ANNA, OTHER_ANNA, BEN, ZOE = "A1", "A2", "B3", "Z4"
+ANNA, OTHER_ANNA, BEN, ZOE, CHER = "A1", "A2", "B3", "Z4", "C5"
 CLASS_LIST = """id,identifier,username,github_username,email,name
 A1,4711,asmith,anna-s,anna@x.org,Anna Smith
 A2,4712,asmith2,s,smith@x.org,Anna Smith
 B3,4713,bode,ben,ben@x.org,"Ode, Ben"
 Z4,4714,znunez,znz,zoe@x.org,Zoë Núñez
+C5,4715,c,c-c,c@x.org,Cher
 """
 LAYOUTS: dict[
     str, dict[str, str | None]
@@ -57,8 +58,8 @@ LAYOUTS: dict[
         "HW 1_bode_attempt_2026-03-03-22-15-00_x_4711_1_hw1.py": BEN,
     },
     "gradescope": {
-        "assignment_77_export/submission_4711/hw1.py": ANNA,
-        "assignment_77_export/submission_9/submission_4711/hw1.py": None,
+        "assignment_4712_export/submission_4711/hw1.py": ANNA,
+        "assignment_4712_export/submission_9/submission_4711/hw1.py": None,
     },
     "brightspace": {
         "4713-99 - Zoë Núñez - Mar 3, 2026 1015 PM/hw1.py": ZOE,
@@ -92,6 +93,8 @@ LAYOUTS: dict[
         "Anna Smith.py": None,
         "smith.py": None,
         "homework by ben.py": None,
+        "Cher/hw.py": CHER,
+        "homework by Cher.py": None,
     },
 }
 
