@@ -122,7 +122,7 @@ def add_lateness(class_list: Iterable[Student], worksheet: Worksheet) -> list[St
 def fill_worksheet(worksheet: Worksheet, class_points: Iterable[StudentPoints]) -> tuple[bytes, list[str]]:
     """Return the bytes of the worksheet with the points, and what the teacher has to decide.
 
-    Only students with a submission get points. The other cells stay as they are.
+    Only students with a submission that was read get points. The other cells stay as they are.
     """
     entries, undecided = _match_rows(worksheet, class_points)
     rows = [list(row) for row in worksheet.table.rows]
@@ -149,7 +149,10 @@ def _match_rows(
         if not entry.files:
             continue
         found = find_same_student(index, entry.student)
-        if len(found) == 1:
+        was_read = any(row.status != "not read" for row in entry.rows)
+        if not was_read:
+            undecided.append(f"the submission of {entry.student} was not read; {worksheet.name} is kept")
+        elif len(found) == 1:
             matches[found.pop()].append(entry)
         else:
             undecided.append(f"{_describe(entry)}, but not exactly one row in {worksheet.name}")

@@ -12,6 +12,7 @@ from class_files import format_options, write_text
 from npformer import cli
 from npformer.exercises.assignment_file import make_assignment
 from npformer.grader.class_list import Student, read_class_list
+from npformer.grader.grading_process import Row
 from npformer.grader.points import StudentPoints
 from npformer.grader.worksheets import add_lateness, fill_worksheet, list_students, read_worksheet
 
@@ -55,9 +56,10 @@ def import_canvas(data, assignment_id):
     return {row[1]: row[column] for row in rows if row[1]}
 
 
-def make_points(student, total, has_file=True):
+def make_points(student, total, has_file=True, status="pass"):
     """Return the points of a student for one exercise."""
-    return StudentPoints(student, {"order.bag": total}, 0, [], ["hw.py"] if has_file else [])
+    row = Row("hw.py", "", "order.bag", status)
+    return StudentPoints(student, {"order.bag": total}, 0, [row], ["hw.py"] if has_file else [])
 
 
 def make_worksheet(tmp_path, text, encoding="utf-8", **changes):
@@ -115,6 +117,15 @@ def test_fill_worksheet_finds_students_of_another_class_list(tmp_path):
         "Ben Ode has 4 points, but shares a row in w.csv",
         "Benjamin has 4 points, but shares a row in w.csv",
     ]
+
+
+def test_fill_worksheet_keeps_grades_of_unread_submissions(tmp_path):
+    """If the grading process has ended, 0 points would not be the student's fault."""
+    worksheet = make_worksheet(tmp_path, MOODLE)
+    _, other_anna, _ = list_students(worksheet)
+    data, undecided = fill_worksheet(worksheet, [make_points(other_anna, 0.0, status="not read")])
+    assert import_moodle(data)["89"][0] == "1.00"
+    assert undecided == ["the submission of Anna Smith (4712) was not read; w.csv is kept"]
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf", b"\xff\xfe"])
