@@ -386,6 +386,12 @@ def _add_student_options(grade: argparse.ArgumentParser) -> None:
         metavar="id=A,name=B",
         default="",
     )
+    grade.add_argument(
+        "--worksheet",
+        help="Moodle's grading worksheet or Canvas' gradebook; the points are written into a copy of it, "
+        "FILE-graded.csv, which the LMS imports",
+        metavar="FILE.csv",
+    )
 
 
 def _add_report_options(grade: argparse.ArgumentParser) -> None:

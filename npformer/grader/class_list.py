@@ -1,38 +1,67 @@
 """Read the class list, and find the student who owns each submission.
 
-A class list is a table as a learning management system (LMS) exports it: Canvas, Moodle, Gradescope,
-Blackboard, or any table with such columns. The separator is a comma, a semicolon or a tab.
+A class list is a table that a learning management system (LMS) exports. Other tables with such columns work,
+too. The known systems are Canvas, Moodle, Gradescope, Blackboard, Brightspace, nbgrader, GitHub Classroom and
+Google Classroom.
 
 A submission is assigned to the student whose number, e-mail address or login fits. If none fits, the name is
 used. If a file fits no student or several students, the grader lists the file, and the teacher decides.
 """
 
-import csv
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from npformer.grader.submissions import Submission, parse_lms_name
-from npformer.grader.worker.student_module import decode_source
+from npformer.grader import tables
+from npformer.grader.submissions import OTTER_TIME, LmsName, Submission, parse_lms_name
+from npformer.grader.tables import Table, normalize_column_name
+from npformer.grader.times import parse_duration, parse_time
+from npformer.grader.worker.protocol import readable
 
 COLUMNS = {  # for each kind of column: the possible column names, the preferred name first
-    "id": "sis user id|student id|sid|id number|orgdefinedid|id|identifier|student number",
-    "login": "sis login id|login id|username|login",
+    "id": "sis user id|student id|sid|id number|orgdefinedid|roster identifier|id|identifier|student number"
+    "|user id|canvas user id|lms user id|integration id",
+    "login": "sis login id|login id|username|login|github username",
     "email": "email|email address|e-mail|e-mail address|mail",
     "name": "student|name|full name|student name",
-    "first": "first name|given name",
-    "last": "last name|surname|family name",
+    "first": "first name|firstname|given name",
+    "last": "last name|lastname|surname|family name",
     "submission": "submission id",
+    "role": "role|roles",
     "late": "lateness (h:m:s)",
+    "minutes": "minutes late|late (minutes)",
+    "seconds": "seconds late",
+    "submitted": "last modified (submission)|submission time",
 }
 IDENTIFYING_KINDS = ("id", "login", "email", "name", "last")  # A class list needs one of these kinds.
 KEY_KINDS = ("id", "login", "email", "submission")
-NOT_STUDENTS = ("points possible", "student, test", "test student")  # Canvas adds rows with these names.
+LATENESS_KINDS = ("late", "minutes", "seconds", "submitted")  # the first of them with a text counts
+TEST_STUDENTS = ("student, test", "test student")  # Canvas adds this student.
+SUMMARY_ROWS = (  # rows with these names and without a number or address, from Canvas and Google Classroom
+    "points possible",
+    "date",
+    "points",
+    "max points",
+    "class average",
+)
+STAFF_ROLES = (
+    "instructor",
+    "teacher",
+    "non-editing teacher",
+    "ta",
+    "teaching assistant",
+    "reader",
+    "manager",
+)
+STUDENT_SUFFIX = re.compile(r"\.(zip|(py|ipynb)(\.txt|\.json)?)$", re.IGNORECASE)
+GRADESCOPE_EXPORT = re.compile(r"^assignment_\d+_export/")  # this number is the assignment's
+ALL_REPOSITORIES = "submissions"  # `gh classroom clone student-repos` makes the folder hw1-submissions
+MAX_HEADER_LENGTH = 300  # the largest length of the columns in an error message; the file may be binary
 MAX_NAME_WORDS = 5
-MIN_WORD_LENGTH = 4  # A shorter word in a path could equal a login by accident, so it is ignored.
+MIN_KEY_LENGTH = 4  # A shorter word in a path could equal a login or number by accident, so it is ignored.
 
 
 class Student(NamedTuple):
@@ -42,7 +71,9 @@ class Student(NamedTuple):
     name: str
     email: str
     keys: frozenset[str] = frozenset()  # the student's number, login, e-mail address and submission id
-    late: float | None = None  # seconds after the deadline, from Gradescope's column; otherwise None
+    late: float | None = None  # seconds after the deadline, if the class list has them
+    submitted: float | None = None  # the time of submission in seconds since 1970, if the class list has it
+    unread_time: str | None = None  # the cell of the lateness or the time, if the cell cannot be read
 
     def __str__(self) -> str:
         if self.name and self.id:
@@ -67,69 +98,94 @@ def read_class_list(path: Path, columns: str = "") -> list[Student]:
     `columns` gives column names that are not in COLUMNS, such as "id=Matrikel,name=Nom". Raises ValueError if
     no column identifies a student.
     """
-    lines = [line for line in decode_source(path.read_bytes()).splitlines() if line.strip()] or [""]
-    separator = max(",;\t", key=lines[0].count)
-    rows = list(csv.DictReader(lines, delimiter=separator))
-    first_row = rows[0] if rows else {}
-    column_names = [name for name in first_row if name]
+    students = read_students(tables.read_table(path), path.name, columns)
+    return list(dict.fromkeys(student for student in students if student))  # Skip repeated rows.
+
+
+def read_students(table: Table, file_name: str, columns: str = "") -> list[Student | None]:
+    """Return the student of each row of a table; None for a row that describes no student."""
     chosen = dict(part.split("=", 1) for part in columns.split(",") if "=" in part)
-    _check_chosen_columns(path, chosen, column_names)
-    columns_by_kind = _find_columns(column_names) | {kind: [name] for kind, name in chosen.items()}
+    columns_by_kind = _find_columns(table.header) | _find_chosen_columns(file_name, chosen, table.header)
     if not any(columns_by_kind[kind] for kind in IDENTIFYING_KINDS):
         wanted = "a column such as Student, Name, ID or Email, and one line per student"
-        raise ValueError(f"{path.name}: expected {wanted}")
-    students = dict.fromkeys(_read_student(row, columns_by_kind) for row in rows)  # Skip repeated rows.
-    return [student for student in students if _is_real_student(student)]
+        known = readable(", ".join(table.header), MAX_HEADER_LENGTH)
+        raise ValueError(f"{file_name}: expected {wanted}; the columns are {known}")
+    return [_read_student(row, columns_by_kind) for row in table.rows]
 
 
-def _check_chosen_columns(path: Path, chosen: dict[str, str], column_names: Sequence[str]) -> None:
-    """Raise ValueError if the option `--columns` names an unknown kind or an unknown column."""
+def _find_chosen_columns(
+    file_name: str, chosen: dict[str, str], column_names: Sequence[str]
+) -> dict[str, list[int]]:
+    """Return the columns that the option `--columns` names.
+
+    Raises ValueError if the option names an unknown kind or an unknown column.
+    """
+    found = {}
     for kind, name in chosen.items():
-        if kind not in COLUMNS or name not in column_names:
+        index = tables.find_column(column_names, name)
+        if kind not in COLUMNS or index is None:
             unknown = f"{kind}={name}"
             known = f"kinds are {', '.join(COLUMNS)}; columns are {', '.join(column_names)}"
-            raise ValueError(f"{path.name}: there is no column {unknown!r}; {known}")
-
-
-def _find_columns(column_names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the columns of each kind, in the order in which COLUMNS lists their names."""
-    by_lowercase_name = {name.strip().casefold(): name for name in reversed(column_names)}
-    found = {}
-    for kind, known_names in COLUMNS.items():
-        found[kind] = [by_lowercase_name[n] for n in known_names.split("|") if n in by_lowercase_name]
+            raise ValueError(f"{file_name}: there is no column {unknown!r}; {known}")
+        found[kind] = [index]
     return found
 
 
-def _is_real_student(student: Student) -> bool:
-    """Return whether a row describes a student. Empty rows and rows that Canvas adds do not."""
-    has_content = bool(student.name or student.keys)
-    return has_content and student.name.casefold() not in NOT_STUDENTS
+def _find_columns(column_names: Sequence[str]) -> dict[str, list[int]]:
+    """Return the indices of the columns of each kind, in the order in which COLUMNS lists their names."""
+    index_by_name = {}
+    for index, name in reversed(list(enumerate(column_names))):
+        index_by_name[normalize_column_name(name)] = index
+    found = {}
+    for kind, known_names in COLUMNS.items():
+        found[kind] = [index_by_name[name] for name in known_names.split("|") if name in index_by_name]
+    return found
 
 
-def _read_student(row: dict[str, str], columns_by_kind: dict[str, list[str]]) -> Student:
-    """Return the student that one row describes."""
+def _read_student(row: list[str], columns_by_kind: dict[str, list[int]]) -> Student | None:
+    """Return the student that one row describes. Return None for staff, test students and summary rows."""
     cells = {}
     first_cells = {}
     for kind, columns in columns_by_kind.items():
-        cells[kind] = [text for text in ((row[column] or "").strip() for column in columns) if text]
+        texts = [" ".join(row[column].split()) for column in columns]
+        cells[kind] = [text for text in texts if text]
         first_cells[kind] = cells[kind][0] if cells[kind] else ""
     name = first_cells["name"] or f"{first_cells['first']} {first_cells['last']}".strip()
-    keys = frozenset(_normalize_key(cell) for kind in KEY_KINDS for cell in cells[kind])
-    student_id = first_cells["id"] or first_cells["login"]
-    return Student(student_id, name, first_cells["email"], keys, _parse_lateness(first_cells["late"]))
-
-
-def _parse_lateness(text: str) -> float | None:
-    """Convert a time such as "23:59:59" to seconds; return None for an empty cell."""
-    if not text:
+    keys = frozenset(normalize_key(cell) for kind in KEY_KINDS for cell in cells[kind])
+    student_id = (first_cells["id"] or first_cells["login"]).removeprefix("#")
+    if not name and " " in student_id:  # GitHub Classroom's identifier is often the name.
+        name = student_id
+    is_summary = not keys and name.casefold() in ("", *SUMMARY_ROWS)
+    is_test = name.casefold() in TEST_STUDENTS
+    is_staff = first_cells["role"].casefold() in STAFF_ROLES
+    if is_summary or is_test or is_staff:
         return None
-    numbers = [float(number) for number in re.findall(r"\d+", text)]
-    return sum(number * unit for number, unit in zip(numbers, (3600, 60, 1), strict=False))
+    student = Student(student_id, name, first_cells["email"], keys)
+    has_lateness = any(columns_by_kind[kind] for kind in LATENESS_KINDS)
+    return _add_lateness(student, first_cells) if has_lateness else student
 
 
-def _normalize_key(text: str) -> str:
-    """Return a number, login or address in lowercase, without Moodle's word "Participant" before it."""
-    return text.strip().casefold().removeprefix("participant ")
+def _add_lateness(student: Student, cells: dict[str, str]) -> Student:
+    """Return the student with the lateness or the time of submission from the first cell with a text."""
+    kind = next((kind for kind in LATENESS_KINDS if cells[kind]), "late")
+    text = cells[kind]
+    if kind == "submitted":
+        student = student._replace(submitted=parse_time(text))
+    elif kind == "late":
+        student = student._replace(late=parse_duration(text))
+    elif re.fullmatch(r"-?\d+(\.\d*)?", text):
+        student = student._replace(late=float(text) * (60 if kind == "minutes" else 1))
+    if student.late is None and student.submitted is None:
+        student = student._replace(unread_time=text.strip("-"))  # Moodle writes "-" for no time.
+    return student
+
+
+def normalize_key(text: str) -> str:
+    """Return a number, login or address in lowercase.
+
+    Moodle's word "Participant" and Brightspace's "#" before it are removed.
+    """
+    return text.strip().casefold().removeprefix("participant ").removeprefix("#")
 
 
 def _split_name(text: str) -> list[str]:
@@ -159,13 +215,15 @@ def find_owners(
     if class_list is None:
         guesses = {file.name: _guess_student(file, claims.get(file.name, "")) for file in to_grade}
         return Owners(guesses, [], [])
-    index = _index_students(class_list)
+    index = index_students(class_list)
+    prefix = _find_repository_prefix(index, to_grade)
     by_file: dict[str, Student] = {}
     undecided = []
     for file in to_grade:
         claim = claims.get(file.name, "")
-        claimed = _find_students(index, [claim], claim)
-        candidates = _choose_candidates(_find_by_path(index, file.original_name), claimed)
+        claimed = _find_by_claim(index, claim)
+        by_path = _find_by_path(index, file.original_name, prefix)
+        candidates = _choose_candidates(by_path, claimed)
         if len(candidates) != 1:
             names = _join_students(candidates) or "no student on the class list"
             undecided.append(f"{file.name} fits {names}")
@@ -181,12 +239,10 @@ def find_owners(
 
 def _guess_student(file: Submission, claim: str) -> Student:
     """Return the student whom a file or its path names, for grading without a class list."""
-    parts = parse_lms_name(file.original_name)
-    student_id = parts.get("id") or parts.get("submission") or ""
-    name = claim or parts.get("name") or ""
-    if not name and not student_id:
-        name = file.original_name
-    return Student(student_id, name, "")
+    lms_name = parse_lms_name(file.original_name)
+    if lms_name is None:
+        return Student("", claim or file.original_name, "")
+    return Student(lms_name.id, claim or lms_name.name, "")
 
 
 def _choose_candidates(by_path: set[Student], claimed: set[Student]) -> set[Student]:
@@ -204,43 +260,97 @@ def _join_students(students: Iterable[Student]) -> str:
 
 
 # An index finds students by a key (`Student.keys`) or by a name. In the index, a name is a space, followed by
-# the words of the name without spaces. The leading space distinguishes names from keys.
+# the words of the name without spaces. The leading space distinguishes names from keys. A name of one word
+# has two spaces, because it counts only if nothing else is written: "Ben" must not be found in "Ben Ode".
 Index: TypeAlias = dict[str, set[Student]]
 
 
-def _index_students(class_list: Iterable[Student]) -> Index:
+def index_students(class_list: Iterable[Student]) -> Index:
     """Return the index of a class list. The entries for "Anna Smith" are " annasmith" and " smithanna"."""
     index = defaultdict[str, set[Student]](set)
     for student in class_list:
         words = _split_name(student.name)
-        rotations = [" " + "".join(words[i:] + words[:i]) for i in range(len(words))]
+        spaces = "  " if len(words) == 1 else " "
+        rotations = [spaces + "".join(words[i:] + words[:i]) for i in range(len(words))]
         for key in (*student.keys, *rotations):
             index[key].add(student)
     return dict(index)
 
 
-def _find_by_path(index: Index, path: str) -> set[Student]:
-    """Find students by the number or name that an LMS wrote into the path, or else by any word there."""
-    parts = parse_lms_name(path)
-    if parts:
-        return _find_students(
-            index, [parts.get("id", ""), parts.get("submission", "")], parts.get("name", "")
-        )
-    folders = re.sub(r"\.(py|ipynb)\b.*$", "", path, flags=re.IGNORECASE).split("/")
-    words = [word for folder in folders for word in re.split(r"[\s_,()]+", folder)]
-    long_words = [word for word in words if len(word) >= MIN_WORD_LENGTH]
-    addresses = re.findall(r"[\w.+-]+@[\w.-]+\w", path)
-    return _find_students(index, [*folders, *long_words, *addresses], path)
+def find_same_student(index: Index, student: Student) -> set[Student]:
+    """Find the student of another table by a number, login or address, or else by the whole name."""
+    found = set[Student]().union(*(index.get(key, set()) for key in student.keys))
+    return found or _find_by_whole_name(index, student.name)
 
 
-def _find_students(index: Index, keys: Iterable[str], text: str) -> set[Student]:
-    """Find students by these keys.
+def _find_by_path(index: Index, path: str, prefix: str) -> set[Student]:
+    """Find students by the first folder or file name in a path that identifies anyone.
 
-    If no key fits, the longest name of a student that occurs in the text decides.
+    Students choose all names below their own folder, so later names do not count.
     """
-    found = set[Student]().union(*(index.get(_normalize_key(key), set()) for key in keys))
+    for part in OTTER_TIME.sub("", GRADESCOPE_EXPORT.sub("", path)).split("/"):
+        lms_name = parse_lms_name(part)
+        if lms_name:
+            return _find_by_lms_name(index, lms_name)
+        login = part.casefold().removeprefix(prefix)
+        if prefix and login != part.casefold() and login != ALL_REPOSITORIES:
+            return index.get(login, set())
+        found = _find_by_text(index, STUDENT_SUFFIX.sub("", part))
+        if found:
+            return found
+    return set()
+
+
+def _find_by_lms_name(index: Index, lms_name: LmsName) -> set[Student]:
+    """Find students by the number that an LMS wrote, or else by the name.
+
+    For group submissions, Moodle writes the number and the name of the group. This number can be equal to
+    the number of a student, so the name must have a word in common with the student's name.
+    """
+    found = index.get(normalize_key(lms_name.id), set())
+    written_words = set(_split_name(lms_name.name))
+    must_compare = lms_name.system == "moodle" and written_words and written_words != {"participant"}
+    if found and must_compare:
+        return {student for student in found if _shares_word(student, written_words)}
+    return found or _find_by_name(index, lms_name.name)
+
+
+def _shares_word(student: Student, words: set[str]) -> bool:
+    """Return whether the student's name contains one of these words, or the class list has no name."""
+    own_words = _split_name(student.name)
+    return not own_words or not words.isdisjoint(own_words)
+
+
+def _find_by_claim(index: Index, claim: str) -> set[Student]:
+    """Find students by the line `student = …` of a file, which is a key or contains a name."""
+    found = index.get(normalize_key(claim), set()) or _find_by_whole_name(index, claim)
+    return found or _find_by_name(index, claim)
+
+
+def _find_by_text(index: Index, text: str) -> set[Student]:
+    """Find students by the name of a folder or file, which is a key or a name, or contains one.
+
+    A word of the text counts as a key if it comes first, has a digit or is an e-mail address.
+    """
+    found = index.get(normalize_key(text), set()) or _find_by_whole_name(index, text)
     if found:
         return found
+    words = re.split(r"[\s_,()<>]+", text)
+    long_words = [word for word in words if len(word) >= MIN_KEY_LENGTH]
+    keys = [word for word in long_words if word == words[0] or re.search(r"\d", word)]
+    addresses = re.findall(r"[\w.+-]+@[\w.-]+\w", text)
+    found = found.union(*(index.get(normalize_key(key), set()) for key in (*keys, *addresses)))
+    return found or _find_by_name(index, text)
+
+
+def _find_by_whole_name(index: Index, text: str) -> set[Student]:
+    """Find students whose name is the whole text."""
+    name = "".join(_split_name(text))
+    return index.get(f" {name}", set()) | index.get(f"  {name}", set())
+
+
+def _find_by_name(index: Index, text: str) -> set[Student]:
+    """Find students by the longest name of two words or more that the text contains."""
     words = _split_name(text)
     names = set()
     for start in range(len(words)):
@@ -248,3 +358,17 @@ def _find_students(index: Index, keys: Iterable[str], text: str) -> set[Student]
             names.add(" " + "".join(words[start : start + count]))
     longest = max(names & index.keys(), key=len, default=" ")
     return index.get(longest, set())
+
+
+def _find_repository_prefix(index: Index, files: Iterable[Submission]) -> str:
+    """Return the beginning of the names of GitHub Classroom's folders, such as "hw1-" for `hw1-ada`.
+
+    It is the same for the whole class, so it is the beginning after which most folders have a login.
+    """
+    folders = {part for file in files for part in file.original_name.casefold().split("/")[:2]}
+    counts = Counter[str]()
+    for folder in folders:
+        for match in re.finditer("-", folder):
+            if folder[match.end() :] in index:
+                counts[folder[: match.end()]] += 1
+    return max(sorted(counts, key=len), key=lambda prefix: counts[prefix], default="")

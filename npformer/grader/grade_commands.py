@@ -10,11 +10,22 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from npformer.exercises.assignment_file import Assignment, make_assignment, read_assignment
-from npformer.grader import CONVENTION, class_list, points, report_page, similarity, supervisor
-from npformer.grader.class_list import Owners
+from npformer.grader import (
+    CONVENTION,
+    class_list,
+    lateness,
+    points,
+    report_page,
+    similarity,
+    supervisor,
+    worksheets,
+)
+from npformer.grader.class_list import Owners, Student
 from npformer.grader.grading_process import Limits, Row
+from npformer.grader.lateness import Lateness
 from npformer.grader.submissions import Submission, find_submissions
 from npformer.grader.supervisor import Journal
+from npformer.grader.worksheets import Worksheet
 from npformer.handouts.exercise_commands import parse_ids
 from npformer.validation.output_files import check_output_file, check_output_folder, write_files
 
@@ -104,6 +115,7 @@ class _ClassResult(NamedTuple):
     files: list[Submission]
     rows: list[Row]
     owners: Owners
+    lateness: Lateness
     key: points.Key | None
 
 
@@ -112,25 +124,55 @@ def grade(options: Namespace) -> Iterator[str]:
     assignment, limits = _read_settings(options)
     _check_output_paths(options)
     journal = Journal(Path(options.csv), options.resume)
-    files = find_submissions(Path(options.place))
-    students = class_list.read_class_list(Path(options.roster), options.columns) if options.roster else None
+    files, timestamps = lateness.split_timestamps(find_submissions(Path(options.place)))
+    students, worksheet = _read_students(options, assignment)
     key = points.read_key(Path(options.anonymous)) if options.anonymous else None
     if key is not None:
         files = points.number_files(files)
     with _explain_resume(journal.path):
         rows = supervisor.grade_class(files, list(assignment.points), limits, options.workers, journal)
-        claims = {row.submission: row.student for row in rows}
-        owners = class_list.find_owners(files, claims, students)
-        if key is not None:
-            owners = points.anonymize_owners(owners, key)
-        texts, summary = _format_results(options, assignment, _ClassResult(files, rows, owners, key))
-        write_files(texts)
+        owners = _find_owners(files, rows, students, key)
+        late = lateness.find_lateness(files, owners, assignment.due, timestamps)
+        result = _ClassResult(files, rows, owners, late, key)
+        contents, summary = _format_results(options, assignment, result, worksheet)
+        write_files(contents)
         journal.path.unlink()
     yield summary
     if journal.missing_protections:
         missing = ", ".join(sorted(journal.missing_protections))
         yield f"Missing protections on this system: {missing}. Run the command in a container."
     yield f"written: {options.csv}"
+    if worksheet is not None:
+        yield f"written: {worksheet.target}"
+
+
+def _read_students(
+    options: Namespace, assignment: Assignment
+) -> tuple[list[Student] | None, Worksheet | None]:
+    """Return the class list and the worksheet, as far as they are given. A worksheet is also a class list."""
+    students = None
+    worksheet = None
+    if options.roster:
+        students = class_list.read_class_list(Path(options.roster), options.columns)
+    if options.worksheet:
+        if options.anonymous:
+            raise ValueError("--worksheet needs the students, so it cannot be used with --anonymous")
+        columns = "" if options.roster else options.columns
+        worksheet = worksheets.read_worksheet(Path(options.worksheet), assignment, columns)
+        check_output_file(worksheet.target)
+        if students is None:
+            students = worksheets.list_students(worksheet)
+        students = worksheets.add_lateness(students, worksheet)
+    return students, worksheet
+
+
+def _find_owners(
+    files: list[Submission], rows: list[Row], students: list[Student] | None, key: points.Key | None
+) -> Owners:
+    """Return the owner of each file. In anonymous grading, the owners are numbers."""
+    claims = {row.submission: row.student for row in rows}
+    owners = class_list.find_owners(files, claims, students)
+    return owners if key is None else points.anonymize_owners(owners, key)
 
 
 def _check_output_paths(options: Namespace) -> None:
@@ -143,27 +185,33 @@ def _check_output_paths(options: Namespace) -> None:
 
 
 def _format_results(
-    options: Namespace, assignment: Assignment, result: _ClassResult
-) -> tuple[dict[Path, str], str]:
-    """Return the text of each requested file, and the summary."""
-    owners = result.owners
+    options: Namespace, assignment: Assignment, result: _ClassResult, worksheet: Worksheet | None
+) -> tuple[dict[Path, str | bytes], str]:
+    """Return the content of each requested file, and the summary."""
+    owners = result.owners._replace(undecided=result.owners.undecided + result.lateness.undecided)
+    note = result.lateness.note
     rows = _replace_student_names(result)
-    class_points = points.compute_class_points(result.files, rows, owners, assignment)
+    class_points = points.compute_class_points(result.files, rows, owners, assignment, result.lateness.days)
+    contents: dict[Path, str | bytes] = {}
     feedback_paths = {}
     if options.feedback:
         feedback_paths = report_page.choose_feedback_paths(class_points, Path(options.feedback))
-    texts = {path: report_page.format_feedback(entry, assignment) for path, entry in feedback_paths.items()}
-    texts[Path(options.csv)] = points.format_answers_table(rows, assignment)
+    for path, entry in feedback_paths.items():
+        contents[path] = report_page.format_feedback(entry, assignment)
+    contents[Path(options.csv)] = points.format_answers_table(rows, assignment)
     if options.grades:
-        texts[Path(options.grades)] = points.format_gradebook(class_points, assignment, feedback_paths)
+        contents[Path(options.grades)] = points.format_gradebook(class_points, assignment, feedback_paths)
+    if worksheet is not None:
+        contents[worksheet.target], undecided = worksheets.fill_worksheet(worksheet, class_points)
+        owners = owners._replace(undecided=owners.undecided + undecided)
     if options.html:
         owned = [(str(owners.by_file[f.name]), f) for f in result.files if f.name in owners.by_file]
         similar = similarity.find_similar(owned)
-        page = report_page.format_class_page(rows, class_points, owners, similar, assignment)
-        texts[Path(options.html)] = page
+        page = report_page.format_class_page(rows, class_points, owners, similar, assignment, note)
+        contents[Path(options.html)] = page
     if result.key is not None:
-        texts[Path(options.anonymous)] = _format_key(result.key)
-    return texts, report_page.format_summary(rows, class_points, owners)
+        contents[Path(options.anonymous)] = _format_key(result.key)
+    return contents, report_page.format_summary(rows, class_points, owners, note)
 
 
 def _replace_student_names(result: _ClassResult) -> list[Row]:

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 import re
 import secrets
 from collections import defaultdict
@@ -15,11 +14,11 @@ from npformer.exercises import feedback as feedback_text
 from npformer.exercises.assignment_file import Assignment
 from npformer.grader.class_list import Owners, Student
 from npformer.grader.grading_process import Row
-from npformer.grader.submissions import SUFFIX, Submission, parse_lms_name
+from npformer.grader.lateness import sort_attempts
+from npformer.grader.submissions import SUFFIX, Submission
 
 # A spreadsheet runs text that starts with one of these characters, also in their full-width forms.
 FORMULA = r"(?=[=+\-@\t\r\n＝＋－＠])"
-SECONDS_PER_DAY = 86400
 PARTLY_CORRECT = (  # the statuses of wrong answers that may have correct outputs
     "known_mistake",
     "ambiguous",
@@ -61,31 +60,42 @@ def compute_row_points(row: Row, assignment: Assignment) -> float:
 
 
 def compute_class_points(
-    files: Sequence[Submission], rows: Iterable[Row], owners: Owners, assignment: Assignment
+    files: Sequence[Submission],
+    rows: Iterable[Row],
+    owners: Owners,
+    assignment: Assignment,
+    days_late: dict[str, int],
 ) -> list[StudentPoints]:
-    """Return the points of each student, including students who submitted nothing."""
+    """Return the points of each student, including students who submitted nothing.
+
+    `days_late` has the number of days by the name of the file.
+    """
     rows_by_file = defaultdict[str, list[Row]](list)
     for row in rows:
         rows_by_file[row.submission].append(row)
     files_by_student: dict[Student, list[Submission]] = {}
     for student in (*owners.by_file.values(), *owners.missing):
         files_by_student[student] = []
-    for file in sorted(files, key=lambda file: file.time):
+    for file in sort_attempts(files):
         if file.name in owners.by_file:
             files_by_student[owners.by_file[file.name]].append(file)
     return [
-        _compute_student_points(student, student_files, rows_by_file, assignment)
+        _compute_student_points(student, student_files, rows_by_file, assignment, days_late)
         for student, student_files in files_by_student.items()
     ]
 
 
 def _compute_student_points(
-    student: Student, files: list[Submission], rows_by_file: dict[str, list[Row]], assignment: Assignment
+    student: Student,
+    files: list[Submission],
+    rows_by_file: dict[str, list[Row]],
+    assignment: Assignment,
+    days_by_file: dict[str, int],
 ) -> StudentPoints:
-    """Return the points of a student. `files` are sorted by submission time."""
+    """Return the points of a student. In `files`, the last attempt comes last."""
     counted: dict[str, _Attempt] = {}
     for file in files:
-        days_late = count_days_late(file, student, assignment.due)
+        days_late = days_by_file[file.name]
         factor = _compute_late_factor(days_late, assignment)
         for row in rows_by_file[file.name]:
             attempt = _Attempt(compute_row_points(row, assignment) * factor, row, days_late)
@@ -116,20 +126,6 @@ def _replaces(later: _Attempt, earlier: _Attempt, assignment: Assignment) -> boo
     if assignment.best:
         return later.points > earlier.points
     return later.row.is_answered or not earlier.row.is_answered
-
-
-def count_days_late(file: Submission, student: Student, due: float) -> int:
-    """Return the number of days after the deadline. A day that has begun counts as a full day.
-
-    The lateness comes from the class list (Gradescope), or from the time of the file. If the file is in time
-    but Canvas has written LATE into the file name, the file counts as one day late.
-    """
-    if not math.isfinite(due):
-        return 0
-    seconds_late = file.time - due if student.late is None else student.late
-    if seconds_late > 0:
-        return math.ceil(seconds_late / SECONDS_PER_DAY)
-    return int("late" in parse_lms_name(file.original_name))
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -251,7 +247,7 @@ def anonymize_owners(owners: Owners, key: Key) -> Owners:
     anonymous = {}
     for student in students:
         number = key.setdefault((student.id, student.name, student.email), f"student-{len(key) + 1:03}")
-        anonymous[student] = Student(number, "", "", late=student.late)
+        anonymous[student] = student._replace(id=number, name="", email="", keys=frozenset())
     by_file = {name: anonymous[student] for name, student in owners.by_file.items()}
     # Keep only the name of the file, because the rest of the line contains names of students.
     undecided = [line.split()[0] for line in owners.undecided]

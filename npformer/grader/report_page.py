@@ -70,9 +70,11 @@ def find_topics(class_points: Iterable[StudentPoints]) -> list[Topic]:
 # --- the summary ----------------------------------------------------------------------------------
 
 
-def format_summary(rows: Sequence[Row], class_points: Sequence[StudentPoints], owners: Owners) -> str:
+def format_summary(
+    rows: Sequence[Row], class_points: Sequence[StudentPoints], owners: Owners, note: str = ""
+) -> str:
     """Return the text for the terminal: counts, topics to teach again, and decisions for the teacher."""
-    lines = [format_overview(rows)]
+    lines = [line for line in (format_overview(rows), note) if line]
     topics = find_topics(class_points)[:MAX_LINES]
     if topics:
         lines.append("Topics to teach again, with the number of students:")
@@ -176,6 +178,7 @@ def format_class_page(
     owners: Owners,
     similar: list[Pair],
     assignment: Assignment,
+    note: str = "",
 ) -> str:
     """Return the page about the class in HTML. It prints on two sheets and loads no other file."""
     present = [entry for entry in class_points if entry.rows]
@@ -196,7 +199,8 @@ def format_class_page(
         "To decide: these cases need a person": _format_lines(list_decisions(rows, owners)),
         "Similarity: a hint, not a verdict": _format_lines(hints),
     }
-    head = f"<p>{len(present)} of {len(class_points)} students submitted; {escape(format_overview(rows))}</p>"
+    overview = f"{len(present)} of {len(class_points)} students submitted; {format_overview(rows)}"
+    head = "".join(f"<p>{escape(line)}</p>" for line in (overview, note) if line)
     sheets = [*_iter_sections(first_sheet), '<div class="sheet"></div>', *_iter_sections(second_sheet)]
     body = "\n".join([head, *sheets])
     return make_page("class", assignment.title, body, "@page { size: A4; margin: 13mm }")

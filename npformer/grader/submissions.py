@@ -3,11 +3,13 @@
 The download is a folder, a zip file or a single file. Canvas, Moodle, Blackboard and Gradescope write the
 student's number or login, and sometimes more, into the names of the files. A file that is neither a .py file
 nor a notebook is listed with the reason why it is not graded.
+
+The times of files and of zip entries are never used: students can choose them, and an LMS replaces them by
+the time of the download.
 """
 
 import os
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -30,13 +32,27 @@ IGNORED_FILES = (
     "Thumbs.db",
     "desktop.ini",
 )  # Files whose names start with these texts come from operating systems.
-LMS_NAME_PATTERNS = (  # for Canvas, Moodle, Blackboard and Gradescope, in this order
-    r"(?P<name>[^_/]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_[^/]+$",
-    r"(?P<name>[^_/]+)_(?P<id>\d+)_assignsubmission_",
-    r"[^/]+?_(?P<id>[^_/]+)_attempt_(?P<time>\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d)",
-    r"submission_(?P<submission>\d+)/",
-)
-TIME_FORMAT = "%Y-%m-%d-%H-%M-%S"  # the format of the group `time` in LMS_NAME_PATTERNS
+LMS_NAME_PATTERNS = {  # the beginning of a file's or folder's name, as each system writes it
+    "moodle": r"(?:(?P<name>[^_]+)_|Participant )(?P<id>\d+)_assignsubmission_",
+    "canvas": r"(?P<name>.+?)_(?P<late>LATE_)?(?P<id>\d+)_(?P<number>\d+)_.",
+    "anonymous canvas": r"(?P<late>LATE_)?(?P<id>anon_[^\W_]+)_(?P<number>\d+)_.",
+    "blackboard": r".+?_(?P<id>[^_]+)_attempt_(?P<time>\d{4}(?:-\d\d){5})",
+    "brightspace": r"(?P<id>\d+-\d+) - (?P<name>.+?) - \w+ \d+, \d{4} \d+ [AP]M",
+    "gradescope": r"submission_(?P<id>\d+)$",
+    "nbgrader": r"(?P<id>.+?)\+[^+]+\+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
+}
+OTTER_TIME = re.compile(r"_\d{4}_\d\d_\d\dT\d\d_\d\d_\d\d_\d+")  # in the names of otter's exports
+
+
+class LmsName(NamedTuple):
+    """The fields that an LMS has written into the name of a file or folder."""
+
+    system: str  # a key of LMS_NAME_PATTERNS
+    id: str
+    name: str = ""
+    is_late: bool = False
+    time: str = ""  # Blackboard's time of submission
+    number: int = 0  # Canvas' number of the file, which is larger for a later file
 
 
 class Submission(NamedTuple):
@@ -44,8 +60,7 @@ class Submission(NamedTuple):
 
     name: str  # the path in the folder or zip file; control characters and invalid bytes are escaped
     open: Callable[[], IO[bytes]]
-    time: float  # seconds since 1970: the time in the name if there is one, otherwise the file's time
-    original_name: str  # the first value of `name`; anonymous grading replaces `name` by a number
+    original_name: str  # `name` without a zip file of the whole class; anonymous grading keeps it
     skip_reason: str = ""  # why the file is not graded; "" if it is graded
 
     def read(self) -> bytes:
@@ -73,8 +88,11 @@ def find_submissions(top: Path) -> list[Submission]:
     found: list[Submission] = []
     for path, skip_reason in paths:
         name = os.fsencode(path.relative_to(folder).as_posix()).decode("utf-8", "backslashreplace")
-        file = Submission(name, partial(_open_inside, path, folder), path.lstat().st_mtime, name)
+        file = Submission(name, partial(_open_inside, path, folder), name)
         found += _classify(file, skip_reason)
+    is_class_zip = not top.is_dir() and parse_lms_name(top.name) is None
+    if is_class_zip:  # The teacher or the LMS has named this zip file for the class, not for a student.
+        found = [file._replace(original_name=file.name.removeprefix(f"{top.name}/")) for file in found]
     if all(file.skip_reason for file in found):
         raise ValueError(f"no .py or .ipynb file in {str(top)!r}")
     return sorted(_make_names_unique(found), key=lambda file: file.name)
@@ -89,17 +107,27 @@ def _make_names_unique(files: list[Submission]) -> Iterator[Submission]:
         yield file if number == 1 else file._replace(name=f"{number}~{file.name}")
 
 
-def parse_lms_name(name: str) -> dict[str, str]:
-    """Return the fields that an LMS has written into a file name; an empty dict for other names.
+def parse_lms_name(path: str) -> LmsName | None:
+    """Return the fields that an LMS has written into a path, or None for a path without such a name.
 
-    >>> parse_lms_name("smithanna_LATE_4711_990_hw1.py")
-    {'name': 'smithanna', 'late': 'LATE_', 'id': '4711'}
+    A student chooses the names of the files in a submission, and the end of the name that the LMS writes.
+    Therefore the first folder with such a name counts, and in this folder the number that comes first.
+
+    >>> parse_lms_name("class/smithanna_LATE_4711_990_hw1.zip/eve_4712_991_hw1.py")
+    LmsName(system='canvas', id='4711', name='smithanna', is_late=True, time='', number=990)
     """
-    for pattern in LMS_NAME_PATTERNS:
-        match = re.search(rf"(?:^|/){pattern}", name)
-        if match:
-            return {key: value for key, value in match.groupdict().items() if value}
-    return {}
+    for part in OTTER_TIME.sub("", path).split("/"):
+        matches = {system: re.match(pattern, part) for system, pattern in LMS_NAME_PATTERNS.items()}
+        found = {system: match for system, match in matches.items() if match}
+        if found:
+            system = min(found, key=lambda system: found[system].start("id"))
+            fields = found[system].groupdict(default="")
+            is_late = bool(fields.get("late"))
+            number = int(fields.get("number", 0))
+            return LmsName(
+                system, fields["id"], fields.get("name", ""), is_late, fields.get("time", ""), number
+            )
+    return None
 
 
 def _walk_folder(top: Path) -> Iterator[tuple[Path, str]]:
@@ -145,7 +173,7 @@ def _open_inside(path: Path, folder: Path) -> IO[bytes]:
 def _classify(file: Submission, skip_reason: str = "", depth: int = 1) -> Iterator[Submission]:
     """Yield a file with its skip reason, or the members of a zip file. Ignored files are left out.
 
-    >>> next(_classify(Submission("a" + chr(10) + "b.py", BytesIO, 0.0, ""))).name
+    >>> next(_classify(Submission("a" + chr(10) + "b.py", BytesIO, ""))).name
     'a\\\\nb.py'
     """
     parts = file.name.split("/")
@@ -161,15 +189,7 @@ def _classify(file: Submission, skip_reason: str = "", depth: int = 1) -> Iterat
         skip_reason = "it is a copy that Jupyter made"
     elif not skip_reason and not SUFFIX.search(name):
         skip_reason = "it is not a .py file or a notebook"
-    yield Submission(name, file.open, _get_time(name, file.time), name, skip_reason)
-
-
-def _get_time(name: str, file_time: float) -> float:
-    """Return the submission time: the time that Blackboard writes into the name, or else the file's time."""
-    written_time = parse_lms_name(name).get("time")
-    if not written_time:
-        return file_time
-    return time.mktime(time.strptime(written_time, TIME_FORMAT))
+    yield Submission(name, file.open, name, skip_reason)
 
 
 def _iter_zip_members(zip_file: Submission, depth: int) -> Iterator[Submission]:
@@ -182,12 +202,12 @@ def _iter_zip_members(zip_file: Submission, depth: int) -> Iterator[Submission]:
         yield zip_file._replace(skip_reason=f"the zip file cannot be read: {readable(str(error), 80)}")
         return
     for member in archive.infolist():
-        if not member.is_dir():
+        if not member.filename.endswith(("/", "\\")):
             yield from _classify(_make_member(zip_file.name, archive, member), depth=depth + 1)
 
 
 def _make_member(zip_name: str, archive: ZipFile, member: ZipInfo) -> Submission:
-    """Return a member of a zip file as a submission."""
-    name = f"{zip_name}/{member.filename}"
-    member_time = time.mktime((*member.date_time, 0, 0, -1))
-    return Submission(name, partial(archive.open, member), member_time, name)
+    """Return a member of a zip file as a submission. Some Windows programs write backslashes into paths."""
+    path = member.filename.replace("\\", "/")
+    name = f"{zip_name}/{path}"
+    return Submission(name, partial(archive.open, member), name)

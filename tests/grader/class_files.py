@@ -19,9 +19,9 @@ def read_table(path):
         return list(csv.DictReader(file))
 
 
-def make_submission(name, data=b"", time=0.0):
+def make_submission(name, data=b""):
     """Return a submission that needs no file: its bytes are `data`."""
-    return Submission(name, partial(io.BytesIO, data), time, name)
+    return Submission(name, partial(io.BytesIO, data), name)
 
 
 def format_options(**options):

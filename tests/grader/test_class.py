@@ -5,7 +5,6 @@ import html.parser
 import io
 import os
 import re
-import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -23,8 +22,7 @@ from npformer.grader.submissions import MAX_BYTES
 
 # --- forty submissions of four systems -------------------------------------------------------------
 
-DUE = {"blackboard": "2026-03-01T12:00:00"}  # only file names of Blackboard contain the submission time
-NEVER = "2100-01-01T00:00:00"
+DUE = "2026-03-01T12:00:00"
 NUMBER = {  # the pattern that finds the student's number in a path
     "canvas": r"_(\d{4})_77",
     "moodle": r"_(\d{4})_assign",
@@ -39,7 +37,7 @@ def test_grade_honest_class_gets_all_points(system, tmp_path, capsys, cached_gra
     class_path, list_path = honest.write_class(system, tmp_path)
     answers_path, grades_path, feedback = tmp_path / "out.csv", tmp_path / "grades.csv", tmp_path / "back"
     point_table = "[points]\norder.bag = 1\nsoftmax.forward = 1"
-    assignment = write_text(tmp_path / "hw.toml", f"due = {DUE.get(system, NEVER)}\n{point_table}")
+    assignment = write_text(tmp_path / "hw.toml", f"due = {DUE}\n{point_table}")
     options = format_options(
         csv=answers_path, assignment=assignment, grades=grades_path, roster=list_path, feedback=feedback
     )
@@ -125,44 +123,42 @@ def homework(tmp_path):
     """The files, rows and owners of four students, and the assignment.
 
     Ada has two submissions: a late one with a partly correct answer, and an earlier one with two correct answers.
-    The class list says that Ben is late, and the file name says that Cem is late. The fourth student has no
-    submission.
+    Ben and Cem are late, too. The fourth student has no submission.
     """
     assignment = read_assignment(write_text(tmp_path / "a.toml", ASSIGNMENT))
-    noon = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
-    times = {"late.py": noon + 90_000, "early.py": noon - 9, "ben.py": 0, "x_LATE_3_4_a.py": 0}
-    files = [make_submission(name, time=seconds) for name, seconds in times.items()]
+    days_late = {"1/hw-2.py": 2, "1/hw.py": 0, "ben.py": 2, "cem.py": 1}
+    files = [*map(make_submission, days_late)]
     backward = "layer_norm.backward"
     rows = [
-        make_row("early.py"),
-        make_row("early.py", backward),
-        make_row("late.py", status="not answered"),
-        make_row("late.py", backward, status="known_mistake", agreed=("dgamma", "dbeta")),
+        make_row("1/hw.py"),
+        make_row("1/hw.py", backward),
+        make_row("1/hw-2.py", status="not answered"),
+        make_row("1/hw-2.py", backward, status="known_mistake", agreed=("dgamma", "dbeta")),
         make_row("ben.py"),
         make_row("ben.py", backward, status="error", evidence="No."),
-        make_row("x_LATE_3_4_a.py"),
+        make_row("cem.py"),
     ]
-    ada, ben = Student("1", "Ada", ""), Student("2", "Ben", "", late=30.0 * 3600)
-    by_file = dict(zip(times, (ada, ada, ben, Student("3", "Cem", "")), strict=True))
-    return files, rows, Owners(by_file, [], [Student("4", "", "")]), assignment
+    ada = Student("1", "Ada", "")
+    by_file = dict(zip(days_late, (ada, ada, Student("2", "Ben", ""), Student("3", "Cem", "")), strict=True))
+    return files, rows, Owners(by_file, [], [Student("4", "", "")]), assignment, days_late
 
 
 def test_compute_class_points_last_answer_counts(homework):
     """Each day or part of a day after the due date costs a quarter of the points."""
     last = points.compute_class_points(*homework)
     assert [[*entry.points.values()] for entry in last] == [[1, 2 * 0.5], [0.5, 0], [0.75, 0], [0, 0]]
-    assert [entry.days_late for entry in last] == [2, 2, 1, 0] and last[0].files == ["early.py", "late.py"]
+    assert [entry.days_late for entry in last] == [2, 2, 1, 0] and last[0].files == ["1/hw.py", "1/hw-2.py"]
 
 
 def test_compute_class_points_best_answer_counts(homework):
-    files, rows, owners, assignment = homework
-    best = points.compute_class_points(files, rows, owners, assignment._replace(best=True))
-    assert [*best[0].points.values()] == [1, 4] and best[0].files == ["early.py"]
+    files, rows, owners, assignment, days_late = homework
+    best = points.compute_class_points(files, rows, owners, assignment._replace(best=True), days_late)
+    assert [*best[0].points.values()] == [1, 4] and best[0].files == ["1/hw.py"]
 
 
 def test_compute_class_points_nothing_after_last_day(homework):
-    files, rows, owners, assignment = homework
-    too_late = points.compute_class_points(files, rows, owners, assignment._replace(days=1))
+    files, rows, owners, assignment, days_late = homework
+    too_late = points.compute_class_points(files, rows, owners, assignment._replace(days=1), days_late)
     assert too_late[0].points["layer_norm.backward"] == 0
 
 
@@ -327,7 +323,7 @@ def feedback_class():
     assignment = make_assignment(["order.bag", "pe.table"])
     rows = [make_row("a.py", "pe.table", "error", "It stopped with “<b>” *y*."), *map(make_row, names)]
     files = [make_submission(name) for name in names]
-    return points.compute_class_points(files, rows, owners, assignment), assignment
+    return points.compute_class_points(files, rows, owners, assignment, dict.fromkeys(names, 0)), assignment
 
 
 def test_choose_feedback_paths_one_per_student(feedback_class):
