@@ -6,6 +6,7 @@ verdict. No finding contains the expected numbers.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -412,25 +413,31 @@ def find_first_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]
 
 
 def find_size_of_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]:
-    """Return the size of the first difference as a finding, relative to the largest correct number."""
-    sizes = []
+    """Return the largest error over all calls, of the first output that differs.
+
+    The error is relative to the largest correct number of its call. An error that is not finite is left out.
+    """
+    shares: dict[str, list[float]] = {}
     for outcome, expected in zip(found, detectors.run_solution(task), strict=True):
         for name, a, b in zip(task.probe.outputs, outcome.arrays, expected.arrays, strict=False):
             if not are_equal(a, b):
-                sizes.append(_measure_difference(name, a, b))
-    return sizes[0] if sizes else []
+                shares.setdefault(name, []).append(_measure_difference(a, b))
+    if not shares:
+        return []
+    first = next(iter(shares))
+    finite = [share for share in shares[first] if np.isfinite(share)]
+    if not finite:
+        return []
+    return [Finding("off_by", first, {"share": max(finite)})]
 
 
-def _measure_difference(name: str, a: Array, b: Array) -> list[Finding]:
-    """Return the largest error of an output, relative to the largest correct number, if it is finite."""
+def _measure_difference(a: Array, b: Array) -> float:
+    """Return the largest error relative to the largest correct number; NaN if it cannot be measured."""
     is_comparable = a.shape == b.shape and b.dtype.kind == "f"
     if not is_comparable:
-        return []
+        return math.nan
     error = float(np.abs(a.astype(float) - b).max(initial=0))
-    share = error / max(float(np.abs(b).max(initial=0)), 1e-300)
-    if not np.isfinite(share):
-        return []
-    return [Finding("off_by", name, {"share": share})]
+    return error / max(float(np.abs(b).max(initial=0)), 1e-300)
 
 
 def report_changed_arguments(found: Sequence[Outcome]) -> list[Finding]:

@@ -424,12 +424,15 @@ def multiplied(trial: Trial) -> Finding | None:
 
 
 def wrong_length(trial: Trial) -> Finding | None:
-    """Report an answer with too few or too many entries along one axis."""
+    """Report an answer with too few or too many entries along one axis, or without this axis."""
     ndim = trial.right[0].ndim
     for axis in range(ndim):
         matches_of_calls = [_find_matching_parts(a, b, axis) for a, b in trial.pairs]
         for few_or_many, end in _PARTS:
             if all((few_or_many, end) in matches for matches in matches_of_calls):
+                has_lost_axis = all(a.ndim == b.ndim - 1 for a, b in trial.pairs)
+                if has_lost_axis:
+                    return make_finding("lost_axis", axis=axis, end=end)
                 return _report_length(few_or_many, end, axis, ndim)
     return None
 

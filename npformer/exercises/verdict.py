@@ -157,6 +157,7 @@ KINDS: dict[str, Kind] = {
         too_few="line end",
         too_many="line end",
         too_few_entries="axis end",
+        lost_axis="axis end",
         too_many_entries="axis end",
         true_for_false="index",
         false_for_true="index",

@@ -93,7 +93,7 @@ FACTORS = {
     ScaleFactor(1, 1.0, "", ("d_k",), ("T_k",), 0.5): "√(d_k/T_k)",
     ScaleFactor(1, 1.0, "", ("B", "T"), (), -1.0): "1/(B · T)",
     ScaleFactor(1, 1.0, "", ("B",), ("T",), 1.0): "B/T",
-    ScaleFactor(1, 3.25): "about 3.25 (the same for all sizes)",
+    ScaleFactor(1, 3.25): "about 3.25 (the same in every call)",
     ScaleFactor(-1, 3.25, "", ("N",)): "about -3.25 · N",
 }
 
