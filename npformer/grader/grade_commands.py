@@ -10,13 +10,23 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from npformer.exercises.assignment_file import Assignment, make_assignment, read_assignment
-from npformer.grader import CONVENTION, class_list, points, report_page, similarity, supervisor
+from npformer.grader import (
+    CONVENTION,
+    class_list,
+    grading_process,
+    points,
+    report_page,
+    similarity,
+    supervisor,
+)
 from npformer.grader.class_list import Owners
 from npformer.grader.grading_process import Limits, Row
-from npformer.grader.submissions import Submission, find_submissions
+from npformer.grader.submissions import Submission, find_students, find_submissions, skip_surplus_files
 from npformer.grader.supervisor import Journal
 from npformer.handouts.exercise_commands import parse_ids
 from npformer.validation.output_files import check_output_file, check_output_folder, write_files
+
+ADVICE = "Install bubblewrap, or run the command in a container."
 
 
 def _read_settings(options: Namespace) -> tuple[Assignment, Limits]:
@@ -112,13 +122,20 @@ def grade(options: Namespace) -> Iterator[str]:
     assignment, limits = _read_settings(options)
     _check_output_paths(options)
     journal = Journal(Path(options.csv), options.resume)
+    _check_protection(options, limits)
     files = find_submissions(Path(options.place))
     students = class_list.read_class_list(Path(options.roster), options.columns) if options.roster else None
     key = points.read_key(Path(options.anonymous)) if options.anonymous else None
     if key is not None:
         files = points.number_files(files)
+    owners_by_path = class_list.find_owners(files, {}, students).by_file if students else {}
+    ids_by_path = {name: student.id or student.name for name, student in owners_by_path.items()}
+    students_by_file = find_students(files, Path(options.place), ids_by_path)
+    files = skip_surplus_files(files, students_by_file)
     with _explain_resume(journal.path):
-        rows = supervisor.grade_class(files, list(assignment.points), limits, options.workers, journal)
+        rows = supervisor.grade_class(
+            files, list(assignment.points), limits, options.workers, journal, students_by_file
+        )
         claims = {row.submission: row.student for row in rows}
         owners = class_list.find_owners(files, claims, students)
         if key is not None:
@@ -129,8 +146,21 @@ def grade(options: Namespace) -> Iterator[str]:
     yield summary
     if journal.missing_protections:
         missing = ", ".join(sorted(journal.missing_protections))
-        yield f"Missing protections on this system: {missing}. Run the command in a container."
+        yield f"Missing protections on this system: {missing}. {ADVICE}"
     yield f"written: {options.csv}"
+
+
+def _check_protection(options: Namespace, limits: Limits) -> None:
+    """Warn if this system has no sandbox. Raises ValueError for root without the option --unsafe."""
+    protection = grading_process.find_system_protection(limits)
+    if protection.has_sandbox:
+        return
+    warning = f"no sandbox: {protection.problem}"
+    missing = f"missing protections: {', '.join(protection.missing)}"
+    is_root = os.geteuid() == 0
+    if is_root and not options.unsafe:
+        raise ValueError(f"{warning}; {missing}; root needs the option --unsafe to grade without a sandbox")
+    print(f"{warning}; {missing}", file=sys.stderr, flush=True)
 
 
 def _check_output_paths(options: Namespace) -> None:
