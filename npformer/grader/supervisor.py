@@ -241,20 +241,28 @@ def _distribute(
             busy[process.connection] = process, current
         process, current = busy.pop(cast(Connection, wait(list(busy))[0]))
         report = process.receive()
-        file = process.file
         if report:
             idle.append(process)
-            yield report
         else:
             processes.remove(process)
-            if process.is_stuck or file.name in retried:
-                reason = STUCK if process.is_stuck else LOST
-                yield file.name, [], "", make_unread_rows(file.name, ids, reason)
-            else:
-                retried.add(file.name)
-                current.files.insert(0, file)
+            report = _explain_loss(process, current, retried, ids)
+        if report:
+            yield report
         if current.files:  # The process at the end of `idle`, which has graded this student, comes next.
             waiting.append(current)
+
+
+def _explain_loss(
+    process: GradingProcess, current: StudentFiles, retried: set[str], ids: list[str]
+) -> Report | None:
+    """Return the report on a file whose process has ended, or None if the file is graded once more."""
+    file = process.file
+    if process.is_stuck or file.name in retried:
+        reason = STUCK if process.is_stuck else LOST
+        return file.name, [], "", make_unread_rows(file.name, ids, reason)
+    retried.add(file.name)
+    current.files.insert(0, file)
+    return None
 
 
 def _read_or_explain(file: Submission) -> bytes | str:

@@ -74,17 +74,11 @@ class WorkerProcess:
         if self.protection.has_sandbox:
             command = [*make_command(contents, is_root=user is not None), *command]
             user = None  # The command changes the user.
-            home = WORKING_DIRECTORY
-            modules = [PACKAGE_DIRECTORY, f"{PACKAGE_DIRECTORY}/hidden"]
         else:
-            home = self.directory = tempfile.mkdtemp(dir=contents.home)
-            modules = [str(Path(contents.package).parent), contents.home]
+            self.directory = tempfile.mkdtemp(dir=contents.home)
         if user is not None:
-            os.chown(home, user, user)
-        environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        environment |= ENVIRONMENT | dict.fromkeys(HOMES, home)
-        environment["PYTHONPATH"] = os.pathsep.join([*modules, *search_path])
-        environment["NPFORMER_RUN"] = contents.home
+            os.chown(self.directory, user, user)
+        environment = _make_environment(contents, self.directory, search_path)
         return subprocess.Popen(
             command,
             stdin=end.fileno(),
@@ -118,9 +112,11 @@ class WorkerProcess:
         self.is_over.set()
         self.watcher.join()
         self.channel.close()
+        # The kernel forgets the CPU time of processes that it ends together with their sandbox.
+        seconds_before = sum(map(_read_cpu_seconds, _iter_descendants(self.others)))
         with suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        seconds = end_processes(self.others, self.process.pid)
+        seconds = max(end_processes(self.others, self.process.pid), seconds_before)
         self.process.wait()  # returns at once, because the process has ended
         if self.directory:
             remove_directory(self.directory)
@@ -150,6 +146,22 @@ def count_allowed_processes(protection: Protection) -> int:
     """
     is_counted_alone = protection.has_own_users or protection.has_sandbox
     return MAX_PROCESSES if is_counted_alone else MAX_PROCESSES + _count_threads()
+
+
+def _make_environment(contents: Contents, directory: str, search_path: list[str]) -> dict[str, str]:
+    """Return the environment variables of a worker, whose working directory is "" in a sandbox.
+
+    Only the variables that programs need are passed on, because the teacher's environment may contain
+    passwords and access tokens.
+    """
+    modules = [PACKAGE_DIRECTORY, f"{PACKAGE_DIRECTORY}/hidden"]
+    if directory:
+        modules = [str(Path(contents.package).parent), contents.home]
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    environment |= ENVIRONMENT | dict.fromkeys(HOMES, directory or WORKING_DIRECTORY)
+    environment["PYTHONPATH"] = os.pathsep.join([*modules, *search_path])
+    environment["NPFORMER_RUN"] = contents.home
+    return environment
 
 
 def remove_directory(path: str) -> None:
@@ -217,6 +229,13 @@ def _read_memory(process_id: int) -> int:
         if name in ("RssAnon", "RssShmem"):
             kilobytes += int(value.split()[0])
     return kilobytes * 2**10
+
+
+def _read_cpu_seconds(process_id: int) -> float:
+    """Return the CPU seconds of a process and of its children that have ended."""
+    # The name of the program, in parentheses, can contain spaces. Four times follow after 11 other fields.
+    fields = _read_text(Path(f"/proc/{process_id}/stat")).rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _count_threads() -> int:

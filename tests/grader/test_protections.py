@@ -8,11 +8,13 @@ the names of what it could do as the name of the student.
 import json
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
 from multiprocessing.connection import Pipe
 from pathlib import Path
@@ -25,6 +27,7 @@ from npformer.grader import bubblewrap, grade_commands, grading_process, supervi
 from npformer.grader.bubblewrap import Protection
 from npformer.grader.grading_process import find_system_protection
 from npformer.grader.submissions import find_students, find_submissions, skip_surplus_files
+from npformer.grader.worker import sandbox
 
 PROBE = """
 import os, socket
@@ -406,6 +409,31 @@ def test_distribute_shares_one_budget_per_student(tmp_path, monkeypatch):
 def test_grade_stops_when_the_budget_is_used(thread_grader):
     (row,) = thread_grader.grade("a.py", b"order_bag = 'b'", ["order.bag"], budget=0.01)
     assert (row.status, row.evidence) == ("not read", "The files of this student have used up their time.")
+
+
+def test_run_grading_process_adds_up_the_time_of_a_student(tmp_path, monkeypatch):
+    """Each file uses two of the three time limits. Only the third file gets no time."""
+    budgets = []
+
+    def grade(grader, name, data, ids, budget):
+        budgets.append(budget)
+        grader.used = 2.0
+        return []
+
+    monkeypatch.setattr(grading_process.SubmissionGrader, "grade", grade)
+    monkeypatch.setattr(os, "setsid", lambda: None)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(sandbox, "end_with_parent", lambda number: None)
+    supervisor_end, process_end = Pipe()
+    for student in ("ada", "bob", "ada", "ada"):
+        supervisor_end.send(("a.py", b"", [], student))
+    thread = threading.Timer(
+        0.0, lambda: [supervisor_end.recv() for _ in range(4)] and supervisor_end.close()
+    )
+    thread.start()
+    grading_process.run_grading_process(process_end, str(tmp_path), grading_process.Limits())
+    thread.join()
+    assert budgets == [3.0, 3.0, 1.0, -1.0]
 
 
 STUDENT_PATHS = {  # the path of a file, and the student whose limits apply
