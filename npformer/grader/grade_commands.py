@@ -128,10 +128,7 @@ def grade(options: Namespace) -> Iterator[str]:
     key = points.read_key(Path(options.anonymous)) if options.anonymous else None
     if key is not None:
         files = points.number_files(files)
-    owners_by_path = class_list.find_owners(files, {}, students).by_file if students else {}
-    ids_by_path = {name: student.id or student.name for name, student in owners_by_path.items()}
-    students_by_file = find_students(files, Path(options.place), ids_by_path)
-    files = skip_surplus_files(files, students_by_file)
+    files, students_by_file = _limit_students(files, students, Path(options.place))
     with _explain_resume(journal.path):
         rows = supervisor.grade_class(
             files, list(assignment.points), limits, options.workers, journal, students_by_file
@@ -144,10 +141,25 @@ def grade(options: Namespace) -> Iterator[str]:
         write_files(texts)
         journal.path.unlink()
     yield summary
+    yield from _iter_missing_protections(journal)
+    yield f"written: {options.csv}"
+
+
+def _iter_missing_protections(journal: Journal) -> Iterator[str]:
+    """Yield a line about the protections that were missing, if there are any."""
     if journal.missing_protections:
         missing = ", ".join(sorted(journal.missing_protections))
         yield f"Missing protections on this system: {missing}. {ADVICE}"
-    yield f"written: {options.csv}"
+
+
+def _limit_students(
+    files: list[Submission], students: list[class_list.Student] | None, place: Path
+) -> tuple[list[Submission], dict[str, str]]:
+    """Return the files without those beyond a student's limit, and the student of each file by file name."""
+    owners = class_list.find_owners(files, {}, students).by_file if students else {}
+    ids = {name: student.id or student.name for name, student in owners.items()}
+    students_by_file = find_students(files, place, ids)
+    return skip_surplus_files(files, students_by_file), students_by_file
 
 
 def _check_protection(options: Namespace, limits: Limits) -> None:

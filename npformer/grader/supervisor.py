@@ -241,11 +241,11 @@ def _distribute(
             busy[process.connection] = process, current
         process, current = busy.pop(cast(Connection, wait(list(busy))[0]))
         report = process.receive()
-        if report:
-            idle.append(process)
-        else:
+        if report is None:
             processes.remove(process)
             report = _explain_loss(process, current, retried, ids)
+        else:
+            idle.append(process)
         if report:
             yield report
         if current.files:  # The process at the end of `idle`, which has graded this student, comes next.
