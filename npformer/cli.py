@@ -369,6 +369,11 @@ def _add_grade(commands: Commands) -> None:
     _add_student_options(grade)
     _add_report_options(grade)
     grade.add_argument("--resume", help="continue an interrupted run", action="store_true")
+    grade.add_argument(
+        "--unsafe",
+        help="grade as root although this system has no sandbox, for example in a container",
+        action="store_true",
+    )
     _add_workers(grade)
     _add_grading_options(grade)
 
@@ -443,7 +448,7 @@ def _add_grading_options(command: argparse.ArgumentParser) -> None:
     )
     wall_help = "wall-clock limit per submission, in seconds (default: three times the CPU time limit)"
     command.add_argument("--wall", help=wall_help, metavar="SECONDS", type=float, default=0.0)
-    memory_help = "memory limit per process, in megabytes (default: 2048)"
+    memory_help = "memory limit per submission, in megabytes (default: 2048)"
     command.add_argument("--megabytes", help=memory_help, metavar="MEGABYTES", type=int, default=2048)
 
 

@@ -13,6 +13,7 @@ from npformer.exercises.assignment_file import Assignment, make_assignment, read
 from npformer.grader import (
     CONVENTION,
     class_list,
+    grading_process,
     lateness,
     points,
     report_page,
@@ -23,11 +24,13 @@ from npformer.grader import (
 from npformer.grader.class_list import Owners, Student
 from npformer.grader.grading_process import Limits, Row
 from npformer.grader.lateness import Lateness
-from npformer.grader.submissions import Submission, find_submissions
+from npformer.grader.submissions import Submission, find_students, find_submissions, skip_surplus_files
 from npformer.grader.supervisor import Journal
 from npformer.grader.worksheets import Worksheet
 from npformer.handouts.exercise_commands import parse_ids
 from npformer.validation.output_files import check_output_file, check_output_folder, write_files
+
+ADVICE = "Install bubblewrap, or run the command in a container."
 
 
 def _read_settings(options: Namespace) -> tuple[Assignment, Limits]:
@@ -124,13 +127,17 @@ def grade(options: Namespace) -> Iterator[str]:
     assignment, limits = _read_settings(options)
     _check_output_paths(options)
     journal = Journal(Path(options.csv), options.resume)
+    _check_protection(options, limits)
     files, timestamps = lateness.split_timestamps(find_submissions(Path(options.place)))
     students, worksheet = _read_students(options, assignment)
     key = points.read_key(Path(options.anonymous)) if options.anonymous else None
     if key is not None:
         files = points.number_files(files)
+    files, students_by_file = _limit_students(files, students)
     with _explain_resume(journal.path):
-        rows = supervisor.grade_class(files, list(assignment.points), limits, options.workers, journal)
+        rows = supervisor.grade_class(
+            files, list(assignment.points), limits, options.workers, journal, students_by_file
+        )
         owners = _find_owners(files, rows, students, key)
         late = lateness.find_lateness(files, owners, assignment.due, timestamps)
         result = _ClassResult(files, rows, owners, late, key)
@@ -138,12 +145,17 @@ def grade(options: Namespace) -> Iterator[str]:
         write_files(contents)
         journal.path.unlink()
     yield summary
-    if journal.missing_protections:
-        missing = ", ".join(sorted(journal.missing_protections))
-        yield f"Missing protections on this system: {missing}. Run the command in a container."
+    yield from _iter_missing_protections(journal)
     yield f"written: {options.csv}"
     if worksheet is not None:
         yield f"written: {worksheet.target}"
+
+
+def _iter_missing_protections(journal: Journal) -> Iterator[str]:
+    """Yield a line about the protections that were missing, if there are any."""
+    if journal.missing_protections:
+        missing = ", ".join(sorted(journal.missing_protections))
+        yield f"Missing protections on this system: {missing}. {ADVICE}"
 
 
 def _read_students(
@@ -173,6 +185,29 @@ def _find_owners(
     claims = {row.submission: row.student for row in rows}
     owners = class_list.find_owners(files, claims, students)
     return owners if key is None else points.anonymize_owners(owners, key)
+
+
+def _limit_students(
+    files: list[Submission], students: list[Student] | None
+) -> tuple[list[Submission], dict[str, str]]:
+    """Return the files without those beyond a student's limit, and the student of each file by file name."""
+    owners = class_list.find_owners(files, {}, students).by_file if students else {}
+    ids = {name: student.id or student.name for name, student in owners.items()}
+    students_by_file = find_students(files, ids)
+    return skip_surplus_files(files, students_by_file), students_by_file
+
+
+def _check_protection(options: Namespace, limits: Limits) -> None:
+    """Warn if this system has no sandbox. Raises ValueError for root without the option --unsafe."""
+    protection = grading_process.find_system_protection(limits)
+    if protection.has_sandbox:
+        return
+    warning = f"no sandbox: {protection.problem}"
+    missing = f"missing protections: {', '.join(protection.missing)}"
+    is_root = os.geteuid() == 0
+    if is_root and not options.unsafe:
+        raise ValueError(f"{warning}; {missing}; root needs the option --unsafe to grade without a sandbox")
+    print(f"{warning}; {missing}", file=sys.stderr, flush=True)
 
 
 def _check_output_paths(options: Namespace) -> None:

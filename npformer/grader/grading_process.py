@@ -1,16 +1,13 @@
 """Grade one submission after another, in a process that never runs a student's code.
 
-This process knows the correct answers. `SubmissionGrader` starts a server (package `worker`), and the server
-forks a worker for each submission. When the checker calls a student's function, the call is a remote call: it
-sends the arguments to the worker and waits for the result. Several of these processes grade a class
-(`supervisor`).
+This process knows the correct answers. `SubmissionGrader` starts a process for each submission, the worker
+(`worker_process`). When the checker calls a student's function, the call is a remote call: it sends the
+arguments to the worker and waits for the result. Several of these processes grade a class (`supervisor`).
 """
 
 import hashlib
-import json
 import os
-import socket
-import subprocess
+import signal
 import sys
 import tempfile
 import time
@@ -27,10 +24,14 @@ from npformer.exercises import Result, check, list_exercises, templates
 from npformer.exercises.probe import pause_wall_limit
 from npformer.exercises.remote_calls import RemoteResult, StudentError
 from npformer.exercises.verdict import Finding, make_finding
+from npformer.grader.bubblewrap import Contents, Protection, find_protection
+from npformer.grader.worker import sandbox
 from npformer.grader.worker.protocol import Channel, Forged, Functions, pack, readable, unpack
+from npformer.grader.worker_process import WorkerProcess
 
 MAX_CALLBACKS = 1000  # how often one call of a student's function may call functions of the checker
 MIN_SHARE = 0.05  # a new worker for the same file gets at least this part of the time limit
+BUDGET = 3.0  # the time limits that all files of one student may use together
 WALL_SECONDS_PER_CPU_SECOND = 3  # gives the limit of wall time if the user has set none
 CPU_TOLERANCE = 0.5  # A worker that ends within so many seconds of its CPU limit has reached the limit.
 SYSTEM_SECONDS = 60.0  # the time limit for starting a process; it does not count as the student's time
@@ -41,7 +42,6 @@ TYPE_NAME_LENGTH = 60
 FUNCTION_NAME_LENGTH = 100
 MAX_LINE = 2**24  # the largest line number; a submission has at most this number of bytes
 NAME_SIMILARITY = 0.8  # the least similarity of a misspelt name and the suggested name
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 SLOW_IMPORTS = {  # modules that take seconds to import, each with bytes that show its use in a submission
     "matplotlib.pyplot": b"matplotlib",
     "IPython.core.inputtransformer2": b'"cells"',
@@ -59,6 +59,11 @@ class Limits(NamedTuple):
     wall: float = 0.0  # the limit of wall time in seconds; 0 means three times the CPU limit
     numbers: str = ""  # the name that selects the same numbers for all students, or ""
     hidden: str = ""  # a directory that the sandbox hides from the submission
+
+
+def get_wall_limit(limits: Limits) -> float:
+    """Return the limit of wall time of a submission, in seconds."""
+    return limits.wall or WALL_SECONDS_PER_CPU_SECOND * limits.seconds
 
 
 class Row(NamedTuple):
@@ -124,29 +129,42 @@ class WorkerEnded(Exception):
 
 
 class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
-    """Grades one submission after another, with a server that forks a worker for each submission.
+    """Grades one submission after another, each in a new worker.
 
-    The server and the workers may write in the directory `home`, which the caller creates and removes.
+    Without a sandbox, the workers write in the directory `home`, which the caller creates and removes.
     """
 
     def __init__(self, home: str, limits: Limits) -> None:
         self.limits = limits
-        self.process, self.server = _start_server(home, limits.hidden)
-        self.server.settimeout(SYSTEM_SECONDS)
-        self.missing_protections: list[str] = json.loads(self.server.recv(2**10))
+        self.search_path = _make_search_path(Path(__file__).parents[2].resolve())
+        self.contents = _choose_contents(home, limits.hidden, self.search_path)
+        # If a submission starts another Python process, `import npformer` finds this empty module.
+        Path(home, "npformer.py").touch()
+        sandbox.adopt_orphans(True)
+        self.protection = find_protection(self.contents)
+        self.channel: Channel | None = None
 
     def __exit__(self, *error: object) -> None:
-        """Close the connection to the server, and wait until the server has ended."""
-        self.server.close()
-        self.process.wait()
+        """End the worker."""
+        self.close_worker()
+        sandbox.adopt_orphans(False)
 
-    def grade(self, name: str, data: bytes, ids: Sequence[str]) -> list[Row]:
-        """Return one row for each exercise. Raises EOFError if the server has ended, and no other error."""
+    @property
+    def missing_protections(self) -> list[str]:
+        """The names of the protections that this system does not offer."""
+        return list(self.protection.missing)
+
+    def grade(self, name: str, data: bytes, ids: Sequence[str], budget: float = BUDGET) -> list[Row]:
+        """Return one row for each exercise. Raises EOFError if no worker can be started, and no other error.
+
+        `budget` is the time for the file, in time limits. The attribute `used` says how much of it was used.
+        """
         self.name = name
         self.data = data
         self.ids = tuple(ids)
         self.started_workers = 0
-        self.channel: Channel | None = None
+        self.budget = budget
+        self.used = 0.0
         try:
             self.start_worker()
             return [self.grade_exercise(exercise_id) for exercise_id in self.ids]
@@ -164,18 +182,29 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         an endless loop in every function would take the whole time limit for each exercise.
         """
         self.close_worker()
-        share = max(0.5**self.started_workers, MIN_SHARE)
+        self.share = max(0.5**self.started_workers, MIN_SHARE)
+        if self.used + MIN_SHARE > self.budget:
+            self.give_up(make_finding("budget_used"))
         self.started_workers += 1
-        wall = self.limits.wall or WALL_SECONDS_PER_CPU_SECOND * self.limits.seconds
-        self.cpu = max(self.limits.seconds * share, 1.0)
-        self.wall_left = wall * share
-        imports = [module for module, sign in SLOW_IMPORTS.items() if sign in self.data]
-        request = {"cpu": self.cpu, "megabytes": self.limits.megabytes, "imports": imports}
-        self.channel = self.fork_worker(request)
+        self.cpu = max(self.limits.seconds * self.share, 1.0)
+        self.wall_left = get_wall_limit(self.limits) * self.share
+        self.channel = self.launch_worker()
         self.failure: Finding | None = None  # why this worker gets no more requests
         data = np.frombuffer(self.data, np.uint8)
         message = {"name": Path(self.name).name, "data": data, "ids": self.ids}
         self.read_answers(self.request(message, decode=partial(unpack, function_at=self.make_function)))
+
+    def launch_worker(self) -> Channel:
+        """Start a worker and return the channel to it."""
+        self.worker = WorkerProcess(self.contents, self.protection, self.search_path, self.limits.megabytes)
+        imports = [module for module, sign in SLOW_IMPORTS.items() if sign in self.data]
+        deadline = time.monotonic() + SYSTEM_SECONDS
+        self.channel = self.worker.channel
+        try:
+            self.worker.settle(self.cpu, imports, deadline)
+        except OSError:
+            raise EOFError("the worker has ended before it received the submission") from None
+        return self.channel
 
     def read_answers(self, reply: Any) -> None:
         """Read a worker's first reply: the answers, the student's name, and the names in the file.
@@ -191,23 +220,16 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
             self.give_up(make_finding("no_answer_sent"))
         self.student, self.problem, self.names = texts["student"], texts["problem"], texts["names"]
 
-    def fork_worker(self, request: Message) -> Channel:
-        """Start a worker and return its channel. Closing the channel ends the worker and its children."""
-        own_end, worker_end = socket.socketpair()
-        with worker_end:
-            socket.send_fds(self.server, [json.dumps(request).encode()], [worker_end.fileno()])
-        if not self.server.recv(1):
-            own_end.close()
-            raise EOFError("the system cannot start a process, or a file has ended the server")
-        return Channel(own_end)
-
     def close_worker(self) -> float:
         """End the worker, if there is a worker, and return the CPU seconds that the worker has used."""
         if self.channel is None:
             return 0.0
-        self.channel.close()
         self.channel = None
-        return float(self.server.recv(40) or 0)  # If the server has ended too, `recv` returns nothing.
+        cpu_used = self.worker.end()
+        wall_used = get_wall_limit(self.limits) * self.share - self.wall_left
+        share_used = max(cpu_used / self.limits.seconds, wall_used / get_wall_limit(self.limits))
+        self.used += min(share_used, self.share)
+        return cpu_used
 
     def give_up(self, failure: Finding) -> NoReturn:
         """Record the failure, so that this worker gets no more requests. Raises WorkerEnded."""
@@ -233,7 +255,8 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
             # The limits of CPU time and wall time give the same finding. Chance decides which limit is
             # reached first.
             used_all_cpu = self.close_worker() >= self.cpu - CPU_TOLERANCE
-            self.give_up(too_long if used_all_cpu else make_finding("program_ended"))
+            ended = too_long if used_all_cpu else make_finding("program_ended")
+            self.give_up(self.worker.finding or ended)
         self.failure = None
         return reply
 
@@ -354,31 +377,21 @@ def _suggest_name(exercise_id: str, names: Sequence[str]) -> str:
     return ""
 
 
-# --- the server -----------------------------------------------------------------------------------
+# --- the sandbox ----------------------------------------------------------------------------------
 
 
-def _start_server(home: str, hidden: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start the server that forks the workers, and return its process and a socket connected to it."""
-    grader_package = str(Path(__file__).parent.resolve())
-    root = Path(__file__).parents[2].resolve()
-    search_path = _make_search_path(root)
+def find_system_protection(limits: Limits) -> Protection:
+    """Return how submissions are protected on this system."""
+    with tempfile.TemporaryDirectory(prefix="npformer-") as home, SubmissionGrader(home, limits) as grader:
+        return grader.protection
+
+
+def _choose_contents(home: str, hidden: str, search_path: Sequence[str]) -> Contents:
+    """Return the directories that the sandbox shows and hides."""
+    package = Path(__file__).parent.resolve() / "worker"
     needed = [sys.prefix, sys.base_prefix, *filter(os.path.isdir, search_path)]
-    secret = [Path(path).resolve() for path in (f"{root}/npformer", hidden) if path]
-    mounts = json.dumps([tempfile.mkdtemp(dir=home), needed, _choose_covered(secret, needed)])
-    # If a submission starts another Python process, `import npformer` finds this empty module there.
-    Path(home, "npformer.py").touch()
-    own_end, server_end = socket.socketpair()
-    with server_end:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "worker", mounts],
-            stdin=server_end.fileno(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=_make_environment(home, [grader_package, home, *search_path]),
-            cwd=home,
-            start_new_session=True,
-        )
-    return process, own_end
+    secret = [Path(path).resolve() for path in (f"{package.parents[1]}", hidden) if path]
+    return Contents(str(package), home, tuple(needed), tuple(_choose_covered(secret, needed)))
 
 
 def _make_search_path(root: Path) -> list[str]:
@@ -407,36 +420,30 @@ def _choose_covered(secret: Sequence[Path], needed: Sequence[str]) -> list[str]:
     return covered
 
 
-def _make_environment(home: str, search_path: Sequence[str]) -> dict[str, str]:
-    """Return the environment variables of the server.
-
-    Only the variables that Python needs are passed on, because the teacher's environment may contain
-    passwords and access tokens.
-    """
-    passed_on = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-    environment = {name: os.environ[name] for name in passed_on if name in os.environ}
-    environment |= ONE_THREAD
-    environment |= {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-    environment |= {"MPLBACKEND": "Agg", "LANG": "C.UTF-8"}
-    environment |= dict.fromkeys(("HOME", "TMPDIR", "NPFORMER_RUN"), home)
-    environment["PYTHONPATH"] = os.pathsep.join(search_path)
-    return environment
-
-
 # --- the process ----------------------------------------------------------------------------------
 
 
 def run_grading_process(connection: Any, home: str, limits: Limits) -> None:
-    """Receive files and send reports on them until the supervisor closes the connection."""
+    """Receive files and send reports on them until the supervisor closes the connection.
+
+    If the supervisor is killed, this process receives SIGTERM and ends its worker.
+    """
     os.setsid()  # In a new session, Ctrl+C and Ctrl+Z reach only the supervisor.
+    signal.signal(signal.SIGTERM, _exit)
+    sandbox.end_with_parent(signal.SIGTERM)
+    sandbox.protect_memory()
+    budgets: dict[str, float] = {}  # by student: the rest of the time, in time limits
     with SubmissionGrader(home, limits) as grader, suppress(EOFError, OSError):
         while True:
-            name, data, ids = connection.recv()
-            is_readable = isinstance(data, bytes)
-            rows = grader.grade(name, data, ids) if is_readable else make_unread_rows(name, ids, data)
-            has_server_ended = grader.process.poll() is not None
-            if has_server_ended:
-                # The file may have ended the server. Then this process ends without a report, and the
-                # supervisor grades the file again in a new process. No other file is affected.
-                break
+            name, data, ids, student = connection.recv()
+            rows = make_unread_rows(name, ids, data)
+            if isinstance(data, bytes):
+                budget = budgets.get(student, BUDGET)
+                rows = grader.grade(name, data, ids, budget)
+                budgets[student] = budget - grader.used
             connection.send((name, grader.missing_protections, digest(data), rows))
+
+
+def _exit(number: int, frame: object) -> NoReturn:
+    """Raise SystemExit, so that the worker is ended before this process ends."""
+    sys.exit(128 + number)

@@ -6,28 +6,40 @@ resumed. The rows are in the order of the files, whichever process finishes firs
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+import threading
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing, suppress
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
-from npformer.grader.grading_process import Limits, Row, digest, make_unread_rows, run_grading_process
+from npformer.grader.grading_process import (
+    BUDGET,
+    SYSTEM_SECONDS,
+    Limits,
+    Row,
+    digest,
+    get_wall_limit,
+    make_unread_rows,
+    run_grading_process,
+)
 from npformer.grader.submissions import Submission
+from npformer.grader.worker.sandbox import adopt_orphans, protect_memory
+from npformer.grader.worker_process import end_processes, list_children, remove_directory
 from npformer.installation import version
 from npformer.validation.output_files import write_files
 
 # A report: the name of a file, the protections that the system lacks, the digest of the file, and the rows.
 Report: TypeAlias = tuple[str, list[str], str, list[Row]]
-# This command also removes directories that a submission has made unreadable or too deep for Python.
-REMOVE_COMMAND = ("sh", "-c", 'chmod -R u+rwX "$0"; rm -rf "$0"')
+HOME_PREFIX = "npformer-"  # the names of the temporary directories begin with this text
 LOST = "The grading process ended twice on this file. Please look at the file yourself."
+STUCK = "The grading process did not answer in time and was ended. Please look at the file yourself."
 JOIN_SECONDS = 1.0  # a grading process that has not ended after this time is killed
+CHECK_SECONDS = 30.0  # the limit of wall time of the checks of one answer, see `limit_time`
 
 
 def grade_class(
@@ -36,12 +48,17 @@ def grade_class(
     limits: Limits,
     workers: int = 1,
     journal: "Journal | None" = None,
+    students: Mapping[str, str] | None = None,
 ) -> list[Row]:
-    """Return one row for each submission and exercise, in the order of the files."""
+    """Return one row for each submission and exercise, in the order of the files.
+
+    `students` maps the names of files to students. The files of one student share one budget of time. A file
+    that is not in `students` has its own budget.
+    """
     to_grade = [file for file in files if not file.skip_reason]
     finished = journal.begin(to_grade, ids, limits) if journal else {}
     remaining = [file for file in to_grade if file.name not in finished]
-    with closing(iter_reports(remaining, ids, limits, workers)) as reports:
+    with closing(iter_reports(remaining, ids, limits, workers, students or {})) as reports:
         for report in reports:
             name, _, _, rows = report
             finished[name] = rows
@@ -62,6 +79,9 @@ class GradingProcess:
     """A process that runs `run_grading_process`, and the connection to it."""
 
     def __init__(self, home: str, limits: Limits) -> None:
+        self.limits = limits
+        self.is_stuck = False
+        self.clock = threading.Timer(0.0, self.kill_stuck)
         spawn = get_context("spawn")
         self.connection, other_end = spawn.Pipe()
         arguments = (other_end, home, limits)
@@ -75,53 +95,139 @@ class GradingProcess:
             finally:
                 sys.modules["__main__"] = program
 
-    def send(self, file: Submission, ids: list[str]) -> None:
-        """Send a file to the process."""
+    def send(self, file: Submission, ids: list[str], student: str) -> None:
+        """Send a file to the process, and start the clock that kills the process if it does not answer.
+
+        A submission without a sandbox may have stopped the process. Then only SIGKILL ends the process, and
+        every wait for it.
+        """
         self.file = file
+        self.clock = threading.Timer(get_longest_time(self.limits, len(ids)), self.kill_stuck)
+        self.clock.start()
         with suppress(OSError):  # If the process has ended, `receive` reports this.
-            self.connection.send((file.name, _read_or_explain(file), ids))
+            self.connection.send((file.name, _read_or_explain(file), ids, student))
+
+    def kill_stuck(self) -> None:
+        """Kill the process, because it has not answered in time."""
+        self.is_stuck = True
+        self.process.kill()
 
     def receive(self) -> Report | None:
         """Return the report on the file, or None if the process has ended."""
+        report = None
         with suppress(EOFError, OSError):
-            return cast(Report, self.connection.recv())
-        self.end()
-        return None
+            report = cast(Report, self.connection.recv())
+        self.clock.cancel()
+        if report is None:
+            self.end()
+        return report
 
     def end(self) -> None:
         """Close the connection and end the process.
 
-        A process without a file ends by itself. A process that is grading a file is killed. Its children
-        notice its end and end too.
+        A process without a file ends by itself. A process that is grading a file is asked to end, which also
+        ends the file's worker, and is then killed.
         """
+        self.clock.cancel()
         self.connection.close()
         self.process.join(JOIN_SECONDS)
+        self.process.terminate()
+        self.process.join(JOIN_SECONDS)
         self.process.kill()
-        self.process.join()
+        self.process.join(SYSTEM_SECONDS)
 
 
-def iter_reports(files: list[Submission], ids: list[str], limits: Limits, workers: int) -> Generator[Report]:
+def get_longest_time(limits: Limits, exercise_count: int) -> float:
+    """Return the seconds in which a grading process must answer: the limits of all its steps together."""
+    return BUDGET * get_wall_limit(limits) + CHECK_SECONDS * exercise_count + SYSTEM_SECONDS
+
+
+def iter_reports(
+    files: list[Submission], ids: list[str], limits: Limits, workers: int, students: Mapping[str, str]
+) -> Generator[Report]:
     """Yield the report on each file as soon as the file is graded.
 
-    All processes write into one temporary directory, which is removed at the end, also after Ctrl+C.
+    All processes write into one temporary directory, which is removed at the end, also after Ctrl+C. After
+    SIGKILL, the next run removes the directory.
     """
-    home = tempfile.mkdtemp(prefix="npformer-")
-    os.chmod(home, 0o755)  # Submissions may run as other users, who need access.
+    protect_memory()
+    adopt_orphans(True)
+    resource_tracker.ensure_running()  # Python's own process, which the next process starts
+    others = set(list_children(os.getpid()))
+    remove_old_homes()
+    home, lock = _make_home()
     processes: list[GradingProcess] = []
     try:
-        yield from _distribute(files, ids, limits, max(workers, 1), home, processes)
+        yield from _distribute(_queue_files(files, students), ids, limits, max(workers, 1), home, processes)
     finally:
         try:
             for process in processes:
                 process.end()
         finally:  # This also runs after a second Ctrl+C.
-            subprocess.run(
-                [*REMOVE_COMMAND, home], stderr=subprocess.DEVNULL, start_new_session=True, check=False
-            )
+            end_processes(others)  # A grading process that was killed may have left processes behind.
+            adopt_orphans(False)
+            remove_directory(home)
+            os.close(lock)
+
+
+def _make_home() -> tuple[str, int]:
+    """Make the temporary directory of this run. Returns its path and the descriptor of its lock.
+
+    Another run could remove a directory without a lock. So the directory gets its name when it has a lock.
+    """
+    unlocked = tempfile.mkdtemp(prefix=f"new-{HOME_PREFIX}")
+    lock = _lock_directory(unlocked)
+    os.chmod(unlocked, 0o755)  # Submissions may run as other users, who need access.
+    home = unlocked.replace(f"new-{HOME_PREFIX}", HOME_PREFIX)
+    os.rename(unlocked, home)
+    return home, lock
+
+
+def remove_old_homes() -> None:
+    """Remove the temporary directories of runs that were killed.
+
+    A run holds a lock on its directory. The kernel removes the lock when the run ends, however it ends.
+    """
+    for path in Path(tempfile.gettempdir()).glob(f"{HOME_PREFIX}*"):
+        with suppress(OSError):  # It belongs to another user, or its run is still active.
+            is_own = not path.is_symlink() and path.stat().st_uid == os.geteuid()
+            if is_own:
+                lock = _lock_directory(str(path))
+                remove_directory(str(path))
+                os.close(lock)
+
+
+def _lock_directory(path: str) -> int:
+    """Lock a directory, and return the file descriptor of the lock. Raises OSError if it is locked."""
+    import fcntl  # imported here because Windows lacks the module
+
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+class StudentFiles(NamedTuple):
+    """The files of one student that are not graded yet. One process grades them, one after the other."""
+
+    student: str
+    files: list[Submission]
+
+
+def _queue_files(files: Iterable[Submission], students: Mapping[str, str]) -> list[StudentFiles]:
+    """Return the files of each student, in the order of each student's first file."""
+    queue: dict[str, StudentFiles] = {}
+    for file in files:
+        student = students.get(file.name, file.name)
+        queue.setdefault(student, StudentFiles(student, [])).files.append(file)
+    return list(queue.values())
 
 
 def _distribute(
-    files: list[Submission],
+    queue: list[StudentFiles],
     ids: list[str],
     limits: Limits,
     workers: int,
@@ -132,31 +238,42 @@ def _distribute(
 
     If a process ends while it grades a file, another process grades the file once more.
     """
-    remaining = list(reversed(files))
+    waiting = list(reversed(queue))
     retried = set[str]()
     idle: list[GradingProcess] = []
-    busy: dict[Connection, GradingProcess] = {}
-    while remaining or busy:
-        while remaining and len(busy) < workers:
+    busy: dict[Connection, tuple[GradingProcess, StudentFiles]] = {}
+    while waiting or busy:
+        while waiting and len(busy) < workers:
             if not idle:
                 idle.append(GradingProcess(home, limits))
                 processes.append(idle[-1])
-            process = idle.pop()
-            process.send(remaining.pop(), ids)
-            busy[process.connection] = process
-        process = busy.pop(cast(Connection, wait(list(busy))[0]))
+            process, current = idle.pop(), waiting.pop()
+            process.send(current.files.pop(0), ids, current.student)
+            busy[process.connection] = process, current
+        process, current = busy.pop(cast(Connection, wait(list(busy))[0]))
         report = process.receive()
-        file = process.file
-        if report:
-            idle.append(process)
-            yield report
-            continue
-        processes.remove(process)
-        if file.name in retried:
-            yield file.name, [], "", make_unread_rows(file.name, ids, LOST)
+        if report is None:
+            processes.remove(process)
+            report = _explain_loss(process, current, retried, ids)
         else:
-            retried.add(file.name)
-            remaining.append(file)
+            idle.append(process)
+        if report:
+            yield report
+        if current.files:  # The process at the end of `idle`, which has graded this student, comes next.
+            waiting.append(current)
+
+
+def _explain_loss(
+    process: GradingProcess, current: StudentFiles, retried: set[str], ids: list[str]
+) -> Report | None:
+    """Return the report on a file whose process has ended, or None if the file is graded once more."""
+    file = process.file
+    if process.is_stuck or file.name in retried:
+        reason = STUCK if process.is_stuck else LOST
+        return file.name, [], "", make_unread_rows(file.name, ids, reason)
+    retried.add(file.name)
+    current.files.insert(0, file)
+    return None
 
 
 def _read_or_explain(file: Submission) -> bytes | str:

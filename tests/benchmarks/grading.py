@@ -4,7 +4,8 @@
 
 Every submission answers four exercises that ask for a function. Every second submission has two wrong
 answers. The CPU time is the user and system time of this process, of all grading processes and of all
-workers.
+workers. With bubblewrap, the kernel does not report the time of workers, so the CPU time is too small. To
+measure all of it, run this script with a PATH without `bwrap`.
 """
 
 import argparse

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from npformer.grader import grading_process, supervisor
+from npformer.grader.bubblewrap import Protection
 from npformer.grader.grading_process import Limits, Row, SubmissionGrader
 from npformer.grader.worker import server as worker_server
 from npformer.grader.worker.protocol import Channel
@@ -61,6 +62,13 @@ def cached_grading(cached_iter_reports, monkeypatch):
     monkeypatch.setattr(supervisor, "iter_reports", cached_iter_reports)
 
 
+@pytest.fixture(autouse=True)
+def assume_sandbox(monkeypatch):
+    """Let the command `grade` believe that this system has a sandbox, so that it also grades as root without."""
+    protection = Protection(has_sandbox=True, has_own_users=False)
+    monkeypatch.setattr(grading_process, "find_system_protection", lambda limits: protection)
+
+
 @pytest.fixture
 def uncached_grading(tmp_path, monkeypatch):
     """Use one submission grader in this process, which grades every file again."""
@@ -95,26 +103,35 @@ def raise_exit(code):
     raise ExitCalled(code)
 
 
+class ThreadWorker:
+    """Replaces a WorkerProcess. The thread serves one submission and needs this many CPU seconds."""
+
+    finding = None
+
+    def __init__(self, channel, cpu_seconds=0.0):
+        self.channel = channel
+        self.cpu_seconds = cpu_seconds
+
+    def end(self):
+        self.channel.close()
+        return self.cpu_seconds
+
+
 @pytest.fixture
 def thread_grader(monkeypatch, tmp_path):
     """A submission grader whose workers are threads of this process, so that coverage traces workers too."""
-    grader_end, server_end = socket.socketpair()
-    server_end.sendall(b"[]")
-    server_process = SimpleNamespace(wait=lambda: 0)
-    monkeypatch.setattr(grading_process, "_start_server", lambda *settings: (server_process, grader_end))
+    monkeypatch.setattr(grading_process, "find_protection", lambda contents: Protection(True, False))
     monkeypatch.setattr(worker_server, "os", SimpleNamespace(**{**vars(os), "_exit": raise_exit}))
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.chdir(tmp_path)
-    with server_end, SubmissionGrader(str(tmp_path), Limits(seconds=2)) as grader:
-        monkeypatch.setattr(grader, "server_end", server_end, raising=False)
-        monkeypatch.setattr(grader, "fork_worker", partial(start_worker_thread, server_end))
+    with SubmissionGrader(str(tmp_path), Limits(seconds=2)) as grader:
+        monkeypatch.setattr(grader, "launch_worker", partial(start_worker_thread, grader))
         yield grader
     sys.modules.pop("submission", None)
 
 
-def start_worker_thread(server_end, request):
+def start_worker_thread(grader):
     """Start a thread that serves one submission, and return the channel to it."""
-    server_end.sendall(b"0.0")  # the CPU time of the worker in seconds, which the grader reads at the end
     grader_end, worker_end = socket.socketpair()
 
     def serve():
@@ -122,4 +139,5 @@ def start_worker_thread(server_end, request):
             worker_server.serve_submission(Channel(worker_end))
 
     threading.Thread(target=serve).start()
-    return Channel(grader_end)
+    grader.worker = ThreadWorker(Channel(grader_end))
+    return grader.worker.channel

@@ -10,10 +10,10 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import contextmanager
 from importlib.util import find_spec
 from multiprocessing.connection import Pipe
 from pathlib import Path
-from types import SimpleNamespace
 
 import hostile
 import pytest
@@ -25,6 +25,7 @@ from npformer.grader.grading_process import Limits, SubmissionGrader
 from npformer.grader.points import format_answers_table
 from npformer.grader.submissions import find_submissions
 from npformer.grader.supervisor import Journal, grade_class
+from npformer.grader.worker import sandbox
 
 EXERCISES_OPTION = f"--exercises={','.join(hostile.IDS)}"
 HAS_UNSHARE = shutil.which("unshare") and not subprocess.run(["unshare", "-Urmnipf", "true"]).returncode
@@ -62,9 +63,14 @@ def list_processes(temporary):
 
 
 def is_of_run(environment_path, temporary):
-    """Return whether a process has the run's directory in its environment."""
+    """Return whether a process has the run's directory in its environment.
+
+    Only root may read the environment of a process that protects its memory. The resource tracker is a process
+    of `multiprocessing` that ends with the tests.
+    """
     try:
-        return b"NPFORMER_RUN=" + os.fsencode(temporary) in environment_path.read_bytes()
+        is_tracker = b"resource_tracker" in environment_path.with_name("cmdline").read_bytes()
+        return b"=" + os.fsencode(temporary) in environment_path.read_bytes() and not is_tracker
     except OSError:
         return False
 
@@ -158,7 +164,7 @@ import os
 def softmax_forward(s):
     seen = [path for path in {paths!r} if os.path.lexists(path)]
     caps = [line.split()[1] for line in open('/proc/self/status') if line.startswith(('CapEff', 'CapPrm'))]
-    raise ValueError(str((seen, set(caps), os.getuid() == {uid}, bool(os.statvfs('/usr').f_flag & os.ST_RDONLY), os.getpid() == 1, sorted(os.listdir('/')))).replace(' ', ''))
+    raise ValueError(str((seen, set(caps), os.getuid() == {uid}, bool(os.statvfs('/usr').f_flag & os.ST_RDONLY), os.getpid() < 9, sorted(os.listdir('/')))).replace(' ', ''))
 """
 
 
@@ -181,7 +187,7 @@ def test_sandbox_shows_only_python_and_drops_privileges(tmp_path):
 
 
 ALLOCATES = "def softmax_forward(s): return bytearray(900 * 2**20)\n"
-FORKS = "import os\ndef softmax_forward(s):\n    while True: os.fork() or os.pause()\n"
+FORKS = "import os, signal\ndef softmax_forward(s):\n    while True: os.fork() or signal.pause()\n"
 DRAWS = "import random\nimport numpy as np\nraise ValueError(str((random.random(), np.random.rand())))"
 STOPS_OTHERS = """import os, signal
 for p in range(1, 99999):
@@ -260,10 +266,10 @@ def test_grade_without_sandbox_reports_it_and_ends_processes(tmp_path, temporary
         (folder / f"{name}.py").write_text(text)
     options = [f"--csv={out}", EXERCISES_OPTION, "--seconds=2", "--wall=15", "--workers=1"]
     shell = ["unshare", "-Ur", "sh", "-c", NO_NAMESPACES + '"$@"', "sh"]
-    command = [*shell, sys.executable, "-m", "npformer", "grade", str(folder), *options]
+    command = [*shell, sys.executable, "-m", "npformer", "grade", str(folder), *options, "--unsafe"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert result.returncode == 0, result.stderr
-    assert "Missing protections on this system: files, network, processes." in result.stdout
+    assert "Missing protections on this system: files, network, processes, signals." in result.stdout
     rows = {name: row for (name, exercise_id), row in read_rows(out).items() if exercise_id == "pe.table"}
     assert {row["status"] for row in rows.values()} <= hostile.STATUSES["wrong"]
     assert rows["exit_in_table.py"]["evidence"] == "The code ended the program."
@@ -296,7 +302,8 @@ def interrupt_after_three_files(command, temporary, signal_number, is_repeated):
     """
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     process.stderr.readline()
-    assert list_processes(temporary), "the processes of the run are found by its directory"
+    if os.geteuid() == 0:
+        assert list_processes(temporary), "the processes of the run are found by its directory"
     for _ in range(2):
         process.stderr.readline()
     process.send_signal(signal_number)
@@ -344,7 +351,7 @@ def test_journal_begin_skips_unchanged_files(two_files, tmp_path, graded_data):
     out = tmp_path / "out.csv"
     os.symlink("/etc/passwd", two_files / "c.py")
     rows = grade_class(find_submissions(two_files), ["order.bag"], Limits(), journal=Journal(out))
-    assert [row.status for row in rows] == ["pass", "pass", "not read"]
+    assert [row.status for row in rows] == ["pass", "pass", "passed over"]
     (two_files / "b.py").write_text("order_bag = 'a'")
     graded_data.clear()
     journal = Journal(out, resume=True)
@@ -395,7 +402,7 @@ def test_grade_interrupted_reports_how_to_resume(
     has_empty_journal = target is Journal
     assert len(graded_data) == (2 if has_empty_journal else 0)
     assert (
-        "Missing protections on this system: network. Run the command in a container."
+        "Missing protections on this system: network. Install bubblewrap, or run the command in a container."
         in capsys.readouterr().out
     )
     assert not Path("o.csv.journal").exists() and Path("o.html").exists()
@@ -439,20 +446,28 @@ def test_iter_reports_gives_up_after_two_processes(two_files, started_processes)
     assert [(row.status, row.evidence) for row in rows] == expected
 
 
-FILE_MESSAGE = ("a.py", "It cannot be read.", ["order.bag"])
+FILE_MESSAGE = ("a.py", "It cannot be read.", ["order.bag"], "a.py")
 
 
-def test_run_grading_process_ends_with_its_server(monkeypatch):
-    """Without a sandbox, a file can end the server. The next file must not be reported as the cause."""
+@contextmanager
+def restored_sigterm():
+    """Restore the handler of SIGTERM at the end of the block."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+def test_run_grading_process_ends_without_worker(monkeypatch, tmp_path):
+    """Without a worker there is no report. The supervisor grades the file again in a new process."""
     supervisor_end, process_end = Pipe()
-    grader_end, server_end = socket.socketpair()
-    ended_server = SimpleNamespace(wait=lambda: 0, poll=lambda: -9)
-    monkeypatch.setattr(grading_process, "_start_server", lambda *settings: (ended_server, grader_end))
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     monkeypatch.setattr(os, "setsid", lambda: None)
-    supervisor_end.send(FILE_MESSAGE)
-    with supervisor_end, process_end, server_end:
-        server_end.sendall(b"[]")
-        grading_process.run_grading_process(process_end, "", Limits())
+    monkeypatch.setattr(sandbox, "end_with_parent", lambda number: None)
+    supervisor_end.send(("a.py", b"", ["order.bag"], "a.py"))
+    with supervisor_end, process_end, restored_sigterm():
+        grading_process.run_grading_process(process_end, str(tmp_path), Limits())
         assert not supervisor_end.poll()
 
 
@@ -461,7 +476,9 @@ def test_run_grading_process_ends_with_its_connection(tmp_path, monkeypatch):
     session_calls = []
     # The process must start its own session, so that neither Ctrl+C nor Ctrl+Z reaches it.
     monkeypatch.setattr(os, "setsid", lambda: session_calls.append(True))
+    monkeypatch.setattr(sandbox, "end_with_parent", lambda number: None)  # this is not the real process
     supervisor_end.send(FILE_MESSAGE)
     threading.Timer(0.5, supervisor_end.close).start()
-    grading_process.run_grading_process(process_end, str(tmp_path), Limits())
+    with restored_sigterm():
+        grading_process.run_grading_process(process_end, str(tmp_path), Limits())
     assert session_calls and list_processes(tmp_path) == []

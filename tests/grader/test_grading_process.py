@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from conftest import ThreadWorker
 
 from npformer.exercises import check as check_exercise
 from npformer.exercises import checker, templates
@@ -27,22 +28,23 @@ def grade_replies(thread_grader):
     with ExitStack() as stack:
 
         def grade(
-            *replies, ids=("pe.table",), cpu_used=b"0.0", received_limits=None, wall_left=None, delay=0.0
+            *replies, ids=("pe.table",), cpu_used=0.0, received_limits=None, wall_left=None, is_late=False
         ):
-            def fork_worker(request):
-                threading.Timer(delay, thread_grader.server_end.sendall, [cpu_used]).start()
+            def launch_worker():
                 if wall_left is not None:
                     thread_grader.wall_left = wall_left
                 grader_end, worker_end = socket.socketpair()
                 stack.enter_context(worker_end)
                 for reply in replies:
                     Channel(worker_end).send(reply if isinstance(reply, bytes) else pack(reply, []))
-                worker_end.shutdown(socket.SHUT_WR)
+                if not is_late:
+                    worker_end.shutdown(socket.SHUT_WR)
                 if received_limits is not None:
-                    received_limits.append((request["cpu"], thread_grader.wall_left))
-                return Channel(grader_end)
+                    received_limits.append((thread_grader.cpu, thread_grader.wall_left))
+                thread_grader.worker = ThreadWorker(Channel(grader_end), cpu_used)
+                return thread_grader.worker.channel
 
-            thread_grader.fork_worker = fork_worker
+            thread_grader.launch_worker = launch_worker
             return [(row.status, row.evidence) for row in thread_grader.grade("a.py", b"", ids)]
 
         yield grade
@@ -136,6 +138,7 @@ def test_call_remotely_reports_changed_arguments(thread_grader):
         Channel(worker_end).send(pack({"value": 2, "changed": [1]}))
         assert thread_grader.call_remotely(0, 3, np.ones(2)) == RemoteResult(2, (1,))
         grader_end.close()
+    thread_grader.channel = None
 
 
 # --- time limits -----------------------------------------------------------------------------------
@@ -176,10 +179,10 @@ def test_request_stops_waiting_at_the_limit(grade_replies, thread_grader):
     assert grade_replies(TABLE, wall_left=0.0) == [
         ("not read", "The code was still running after 2 seconds.")
     ]
-    rows = grade_replies(TABLE, wall_left=0.1, delay=0.3)
-    assert rows == [("error", ENDED)], "the limit ends with the request"
+    rows = grade_replies(TABLE, wall_left=0.05, is_late=True)
+    assert rows == [("error", "The code was still running after 2 seconds.")]
     thread_grader.limits = Limits(seconds=1)
-    rows = grade_replies(TABLE, cpu_used=b"0.9")
+    rows = grade_replies(TABLE, cpu_used=0.9)
     assert rows == [("error", "The code was still running after 1 second.")]
 
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ import hostile
 import pytest
 from honest import make_notebook
 
-from npformer.grader.grading_process import SubmissionGrader
 from npformer.grader.worker import server as worker_server
 from npformer.grader.worker.student_module import find_answer, run_submission
 
@@ -157,10 +155,3 @@ def test_serve_submission_ends_a_forked_copy(thread_grader):
     worker_server.os.getpid = lambda: next(process_ids)
     (row,) = thread_grader.grade("a.py", b"order_bag = 'b'", ["order.bag"])
     assert (row.status, row.evidence) == ("not read", "The code ended the program.")
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_fork_worker_raises_without_server(thread_grader):
-    thread_grader.server.shutdown(socket.SHUT_RD)
-    with pytest.raises(EOFError):
-        SubmissionGrader.fork_worker(thread_grader, {})

@@ -1,4 +1,4 @@
-"""Start the server of the student's process (see the docstring of the package)."""
+"""Serve a submission (see the docstring of the package)."""
 
 if __name__ == "__main__":
     from .server import serve

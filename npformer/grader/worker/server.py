@@ -1,25 +1,16 @@
-"""Serve submissions: run a file, then call its functions with the arguments from the checker.
+"""Serve a submission: run its file, then call its functions with the arguments from the checker.
 
-There are three kinds of processes. The server starts the watchdog, and the watchdog starts the worker:
-
-- the server (`serve`), one per grading process, imports NumPy once for all submissions;
-- the watchdog (`run_watchdog`), one per submission, ends the worker and all processes that the worker starts;
-- the worker (`run_worker`), one per submission, runs the submission.
-
-A submission can change everything in its worker. Only frames (`protocol`) leave the worker. Therefore a
-submission can forge its answers and replies, but not the results of the checker or of other submissions.
+Each submission has its own process, the worker. A submission can change everything in its worker. Only
+frames (`protocol`) leave the worker. Therefore a submission can forge its answers and replies, but not the
+results of the checker or of other submissions.
 """
 
 import builtins
 import dis
-import json
 import os
 import random
-import select
-import shutil
 import socket
 import sys
-import tempfile
 import traceback
 import warnings
 from collections.abc import Callable
@@ -29,7 +20,7 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -37,10 +28,7 @@ from . import sandbox
 from .protocol import Channel, Functions, Opaque, pack, unpack
 from .student_module import StudentModule, find_answer, format_message, list_names, run_submission
 
-FIRST_USER = 2**30  # the first user number for workers; the system's own users have smaller numbers
-POLL_MILLISECONDS = 20  # the time between two checks whether the worker has ended
 MESSAGE_LENGTH = 150  # the largest length of an error message
-MAX_REQUEST_BYTES = 2**16
 # Bytecode instructions that load a constant have names with one of these beginnings.
 STUB_INSTRUCTIONS = ("LOAD", "RETURN_CONST")
 
@@ -205,117 +193,29 @@ def hide_npformer() -> None:
     sys.meta_path.insert(0, _FakeNpformer())
 
 
-# --- processes ------------------------------------------------------------------------------------
-# Coverage cannot trace these processes. tests/grader/test_grader.py starts and tests them.
-
-
-class Protections(NamedTuple):
-    """The protections against submissions' code that this system offers."""
-
-    has_sandbox: bool
-    has_own_users: bool  # each worker runs as a separate user
-    processes: int  # the largest number of processes in a worker
-    missing: list[str]
+# --- the process ----------------------------------------------------------------------------------
+# Coverage cannot trace this process. tests/grader/test_grader.py starts and tests it.
 
 
 def serve() -> None:  # pragma: no cover
-    """Wait for requests at descriptor 0, which is a socket, and start a watchdog for each request.
+    """Set the limits that the grading process sends, and serve the submission until the channel is closed.
 
-    Each request comes with a socket, which becomes the worker's end of the channel.
+    The channel is a socket at descriptor 0.
     """
+    sandbox.end_with_parent()
+    sandbox.forbid_privileges()
     leave_search_path()
-    server = socket.socket(fileno=os.dup(0))
-    mounts = json.loads(sys.argv[1])
+    channel = Channel(socket.socket(fileno=os.dup(0)))
     os.dup2(1, 0)  # Otherwise a submission could read the socket as standard input.
-    np.random.seed(0)  # noqa: NPY002  # so that unseeded random numbers are the same in every run
-    protections = find_protections(mounts)
-    server.sendall(json.dumps(protections.missing).encode())
-    while True:
-        data, descriptors, _, _ = socket.recv_fds(server, MAX_REQUEST_BYTES, 1)
-        if not data:
-            os._exit(0)
-        request = json.loads(data)
-        for module in request["imports"]:  # The server imports a slow module once for all later submissions.
-            with suppress(Exception):
-                import_module(module)
-        server.sendall(b".")  # From this byte on, the time counts against the student's limit.
-        watchdog = os.fork()
-        if watchdog == 0:
-            server.close()
-            run_watchdog(socket.socket(fileno=descriptors[0]), mounts, protections, request)
-        os.close(descriptors[0])
-        usage = os.wait4(watchdog, 0)[2]  # includes all processes that the watchdog has waited for
-        server.sendall(str(usage.ru_utime + usage.ru_stime).encode())
-
-
-def find_protections(mounts: list[Any]) -> Protections:  # pragma: no cover
-    """Find out which protections this system offers, and which are missing."""
-    is_root = os.geteuid() == 0
-    has_sandbox = sandbox.works(partial(sandbox.enter_sandbox, os.geteuid(), *mounts))
-    steps: list[Callable[[], object]] = []
-    if has_sandbox:
-        steps.append(partial(sandbox.enter_sandbox, FIRST_USER, *mounts))
-    steps.append(partial(sandbox.drop_privileges, FIRST_USER))
-    steps.append(partial(open, os.__file__))  # checks that the new user can read Python
-    has_own_users = is_root and sandbox.works(*steps)
-    processes = sandbox.MAX_PROCESSES
-    if not has_own_users:  # The limit also counts the processes that the user already has.
-        processes += sandbox.count_threads()
-    missing = [] if has_sandbox else ["network", "files"]
-    is_root_in_worker = is_root and not has_own_users and not has_sandbox
-    if is_root_in_worker:  # The kernel does not limit the number of root's processes.
-        missing.append("processes")
-    return Protections(has_sandbox, has_own_users, processes, missing)
-
-
-def run_watchdog(
-    channel_end: socket.socket, mounts: list[Any], protections: Protections, request: dict[str, Any]
-) -> NoReturn:  # pragma: no cover
-    """Start the worker, wait until it ends, and then end all processes that the worker has started.
-
-    The watchdog also ends the worker if the grading process closes the channel. The grading process could not
-    end the worker's processes itself, because it does not know them and they may run as a different user.
-    """
-    try:
-        os.setsid()
-        sandbox.set_subreaper()
-        # Each submission has its own user, so it cannot read or end the processes of other submissions.
-        user = os.getpid() % FIRST_USER + FIRST_USER if protections.has_own_users else 0
-        if protections.has_sandbox:
-            sandbox.enter_sandbox(user or os.geteuid(), *mounts)
-        else:
-            _enter_own_directory(user)
-        child = os.fork()
-        if child == 0:
-            run_worker(channel_end, user, protections, request)
-        poll = select.poll()
-        poll.register(channel_end, select.POLLHUP)
-        while not poll.poll(POLL_MILLISECONDS) and not os.waitpid(child, os.WNOHANG)[0]:
-            pass
-        sandbox.kill_descendants(child)
-        shutil.rmtree(os.getcwd(), ignore_errors=True)
-    finally:
-        os._exit(0)
-
-
-def _enter_own_directory(user: int) -> None:  # pragma: no cover
-    """Enter a new temporary directory that belongs to the worker's user, because there is no sandbox."""
-    directory = tempfile.mkdtemp(dir=os.environ["TMPDIR"])
-    os.chdir(directory)
-    os.environ.update(dict.fromkeys(("HOME", "TMPDIR"), os.getcwd()))
-    os.chown(".", user or -1, user or -1)
-
-
-def run_worker(
-    channel_end: socket.socket, user: int, protections: Protections, request: dict[str, Any]
-) -> None:  # pragma: no cover
-    """Drop privileges, set the limits, and serve the submission until the channel is closed (EOFError)."""
-    os.setsid()
-    if protections.has_sandbox:
-        sandbox.mount_own_proc()
-    if user or protections.has_sandbox:
-        sandbox.drop_privileges(user)
-    sandbox.limit_resources(request["cpu"], request["megabytes"], protections.processes)
+    settings = unpack(channel.receive())
+    if not settings["has_sandbox"]:  # In a sandbox, no other submission sees this process.
+        sandbox.protect_memory()
+    for module in settings["imports"]:  # The time for slow imports does not count as the student's time.
+        with suppress(Exception):
+            import_module(module)
+    sandbox.limit_resources(settings["cpu"], settings["megabytes"], settings["processes"])
     hide_npformer()
     random.seed(0)  # so that unseeded random numbers of a submission are the same in every run
-    serve_submission(Channel(channel_end))
+    np.random.seed(0)  # noqa: NPY002
+    channel.send(pack("ready"))
+    serve_submission(channel)

@@ -1,0 +1,518 @@
+"""Tests of the table of protections in notebooks/guide/grading.md: one test per row and column.
+
+A column is a way to run the grader: with or without bubblewrap, as root or as an ordinary user. Each column is
+run once, in a process of its own. One submission tries everything that it should not be able to do, and sends
+the names of what it could do as the name of the student.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from multiprocessing.connection import Pipe
+from pathlib import Path
+
+import pytest
+from class_files import make_submission
+
+import npformer.functional
+from npformer.grader import bubblewrap, grade_commands, grading_process, supervisor, worker_process
+from npformer.grader.bubblewrap import Protection
+from npformer.grader.grading_process import find_system_protection
+from npformer.grader.submissions import find_students, find_submissions, skip_surplus_files
+from npformer.grader.worker import sandbox
+
+PROBE = """
+import os, socket
+done = []
+def attempt(name, function):
+    try:
+        function()
+        done.append(name)
+    except Exception:
+        pass
+def read_memory_of_grader():
+    parent = os.getppid()
+    assert open(f"/proc/{parent}/comm").read().startswith("python")  # and not bubblewrap, which has no secrets
+    open(f"/proc/{parent}/mem", "r+b").close()
+def read_own_class():
+    from npformer.exercises.bank import bank
+    bank()["pe.table"]
+attempt("network", lambda: socket.create_connection(("127.0.0.1", @port@), 5))
+attempt("read", lambda: open("@secret@").read())
+attempt("write", lambda: open("@folder@/written", "w").close())
+attempt("token", lambda: os.environ["SECRET_TOKEN"])
+attempt("others", lambda: open("/proc/@pid@/environ", "rb").read(1))
+attempt("signal", lambda: os.kill(@pid@, 0))
+attempt("import", read_own_class)
+attempt("disk", lambda: open("@bank@").read())
+attempt("memory", read_memory_of_grader)
+student = " ".join(["tried", *done])
+"""
+MANY_PROCESSES = """
+import os, signal
+for _ in range(300):
+    if os.fork() == 0:
+        signal.pause()
+signal.pause()
+"""
+MUCH_MEMORY = """
+import os, signal
+for _ in range(4):
+    if os.fork() == 0:
+        kept = b"x" * (150 * 2**20)
+        signal.pause()
+signal.pause()
+"""
+LEAVES_PROCESS = """
+import os, signal, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execvp(sys.executable, [sys.executable, "-c", "import signal; signal.pause()", "@mark@"])
+    os._exit(0)
+os.wait()
+order_bag = "b"
+"""
+RUNS_LONG = "while True: pass"
+# The program of each column prints the results as JSON. The bystander is another process of the teacher. The
+# limits are so large that only the file `cpu.py` reaches the time limit, also on a busy machine.
+PROGRAM = """
+import json, subprocess, sys
+from pathlib import Path
+from npformer.grader.grading_process import Limits
+from npformer.grader.submissions import find_submissions
+from npformer.grader import supervisor
+folder = Path(sys.argv[1])
+bystander = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+probe = folder / "probe.py"
+probe.write_text(probe.read_text().replace("@pid@", str(bystander.pid)))
+files = find_submissions(folder)
+results = {}
+others = Limits(seconds=60)
+limits = {"cpu.py": Limits(seconds=1, wall=100), "memory.py": Limits(seconds=60, megabytes=400)}
+for given in (others, *limits.values()):
+    chosen = [file for file in files if limits.get(file.name, others) == given]
+    for name, missing, _, rows in supervisor.iter_reports(chosen, ["order.bag"], given, 1, {}):
+        results[name] = [missing, rows[0].student, rows[0].status, rows[0].evidence]
+bystander.kill()
+bystander.wait()
+print(json.dumps(results))
+"""
+USER = ["unshare", "-U", "--map-user=1000", "--map-group=1000"]
+IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+CAN_BE_USER = not IS_ROOT or (
+    shutil.which("unshare") and not subprocess.run([*USER, "true"], capture_output=True).returncode
+)
+COLUMNS = ("bubblewrap, root", "bubblewrap, user", "no sandbox, root", "no sandbox, user")
+
+
+def make_path_without_bubblewrap(folder):
+    """Return a folder for PATH that has the programs of the grader, but not bubblewrap."""
+    folder.mkdir()
+    for program in ("sh", "chmod", "rm"):
+        (folder / program).symlink_to(shutil.which(program))
+    return str(folder)
+
+
+@pytest.fixture(scope="module", params=COLUMNS)
+def column(request, tmp_path_factory):
+    """Grade the submissions in one column. Return its name, and the results by file name."""
+    is_root, has_bubblewrap = request.param.endswith("root"), request.param.startswith("bubblewrap")
+    if sys.platform != "linux":
+        pytest.skip("the columns are for Linux")
+    if is_root and not IS_ROOT:
+        pytest.skip("the tests do not run as root")
+    if not is_root and not CAN_BE_USER:
+        pytest.skip("unshare cannot start a process as an ordinary user")
+    if has_bubblewrap and shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    top = tmp_path_factory.mktemp("column")
+    folder = top / "class"
+    folder.mkdir()
+    (top / "secret").write_text("secret")
+    (top / "teacher").mkdir()
+    environment = os.environ | {"SECRET_TOKEN": "token"}
+    if not has_bubblewrap:
+        environment["PATH"] = make_path_without_bubblewrap(top / "bin")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        values = {
+            "port": listener.getsockname()[1],
+            "secret": top / "secret",
+            "folder": top / "teacher",
+            "bank": npformer.functional.__file__,
+            "mark": top,
+        }
+        texts = {
+            "probe": PROBE,
+            "processes": MANY_PROCESSES,
+            "memory": MUCH_MEMORY,
+            "leaves": LEAVES_PROCESS,
+            "cpu": RUNS_LONG,
+        }
+        for name, text in texts.items():
+            for key, value in values.items():
+                text = text.replace(f"@{key}@", str(value))
+            (folder / f"{name}.py").write_text(text)
+        command = [sys.executable, "-c", PROGRAM, str(folder)]
+        if IS_ROOT and not is_root:
+            command = [str(shutil.which("unshare")), *USER[1:], *command]
+        result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert result.returncode == 0, result.stderr
+    results = {name.removesuffix(".py"): row for name, row in json.loads(result.stdout).items()}
+    if has_bubblewrap and results["probe"][0]:
+        pytest.skip("bubblewrap does not work here, because the system forbids namespaces")
+    return request.param, results, top
+
+
+ALWAYS = set(COLUMNS)
+IN_SANDBOX = {"bubblewrap, root", "bubblewrap, user"}
+ROWS = {  # a row of the table: what the probe tries, and the columns that prevent it
+    "verdict in memory": ("memory", ALWAYS - {"no sandbox, root"}),
+    "import of answers": ("import", ALWAYS),
+    "answers on the disk": ("disk", IN_SANDBOX),
+    "network": ("network", IN_SANDBOX),
+    "writes": ("write", IN_SANDBOX),
+    "reads": ("read", IN_SANDBOX),
+    "signals": ("signal", IN_SANDBOX),
+    "tokens": ("token", ALWAYS),
+    "tokens of other processes": ("others", IN_SANDBOX),
+}
+
+
+@pytest.mark.parametrize(("attempt", "protected"), ROWS.values(), ids=ROWS)
+def test_sandbox_prevents_what_the_table_says(column, attempt, protected):
+    name, results, _ = column
+    _, student, _, evidence = results["probe"]
+    assert student.startswith("tried"), evidence
+    may_be_protected = name == "no sandbox, root"  # yes if another user can start this Python
+    if not may_be_protected or name in protected:
+        assert (attempt not in student.split()) == (name in protected), student
+
+
+LIMITS = {  # a file, and the start of its evidence
+    "memory": "The processes of the code together used more than 400 MB of memory.",
+    "cpu": "The code was still running after 1 second.",
+}
+
+
+@pytest.mark.parametrize(("file", "evidence"), LIMITS.items(), ids=LIMITS)
+def test_sandbox_limits_a_submission(column, file, evidence):
+    assert column[1][file][3] == evidence
+
+
+def test_sandbox_limits_processes(column):
+    """The kernel stops the loop with an error, or the grading process ends the submission."""
+    evidence = column[1]["processes"][3]
+    assert "more than 64 processes" in evidence or "BlockingIOError" in evidence
+
+
+def test_grader_ends_processes_in_other_sessions(column):
+    _, results, top = column
+    assert results["leaves"][2] == "pass"
+    command_lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [line for line in command_lines if line.endswith(os.fsencode(top) + b"\0")]
+
+
+def test_missing_protections_are_named(column):
+    name, results, _ = column
+    missing = results["probe"][0]
+    assert (missing == []) == (name in IN_SANDBOX)
+    assert name in IN_SANDBOX or {"files", "network"} <= set(missing)
+
+
+# --- the supervisor --------------------------------------------------------------------------------
+
+STOPS_GRADER = """
+import os, signal
+os.kill(os.getppid(), signal.SIGSTOP)
+"""
+
+
+def test_supervisor_kills_a_stopped_grading_process(tmp_path, monkeypatch):
+    """Without a sandbox, a submission can stop the process that grades it. The next file is graded as usual."""
+    monkeypatch.setenv("PATH", make_path_without_bubblewrap(tmp_path / "bin"))
+    if IS_ROOT and "signals" not in find_missing():
+        pytest.skip("here, root's submissions run as a user who cannot stop the process")
+    monkeypatch.setattr(supervisor, "get_longest_time", lambda limits, count: 5.0)
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "a.py").write_text(STOPS_GRADER)
+    (report,) = supervisor.iter_reports(
+        find_submissions(tmp_path / "class"), ["order.bag"], grading_process.Limits(), 1, {}
+    )
+    assert report[3][0].evidence == supervisor.STUCK
+
+
+def find_missing():
+    """Return the protections that this system does not offer."""
+    with tempfile.TemporaryDirectory() as home:
+        with grading_process.SubmissionGrader(home, grading_process.Limits()) as grader:
+            return grader.missing_protections
+
+
+def test_remove_old_homes_leaves_active_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("npformer-dead", "npformer-active", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "npformer-dead" / "file").touch()
+    (tmp_path / "npformer-link").symlink_to(tmp_path / "other")
+    lock = supervisor._lock_directory(str(tmp_path / "npformer-active"))
+    supervisor.remove_old_homes()
+    os.close(lock)
+    assert sorted(os.listdir(tmp_path)) == ["npformer-active", "npformer-link", "other"]
+
+
+# --- how a worker is started -----------------------------------------------------------------------
+
+RIGHT = b"order_bag = 'b'"
+CONTENTS = bubblewrap.Contents("/worker", "/home", (sys.prefix,), ())
+
+
+def make_bubblewrap(folder, text):
+    """Write a program `bwrap` with this text, and return the folder for PATH."""
+    path = make_path_without_bubblewrap(folder)
+    (folder / "bwrap").write_text(f"#!/bin/sh\n{text}\n")
+    (folder / "bwrap").chmod(0o755)
+    return path
+
+
+PROBLEMS = {  # the text of a program `bwrap`, and the reported problem
+    "echo 'bwrap: No permissions to create new namespace' >&2; exit 1": (
+        "bubblewrap does not work: bwrap: No permissions to create new namespace"
+    ),
+    "exec sh -c 'while :; do :; done'": "bubblewrap does not work: Command ",
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), PROBLEMS.items())
+def test_find_protection_names_the_problem(text, problem, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", make_bubblewrap(tmp_path / "bin", text))
+    monkeypatch.setattr(bubblewrap, "PROBE_SECONDS", 2.0)
+    monkeypatch.setattr(bubblewrap, "_can_read_python", lambda: False)
+    protection = bubblewrap.find_protection(CONTENTS)
+    assert protection.problem.startswith(problem) and not protection.has_sandbox
+    assert {"files", "network", "signals"} <= set(protection.missing)
+
+
+@pytest.mark.parametrize(
+    ("user", "names"), [(0, "files, memory, network"), (7, "files, memory, network, signals")]
+)
+def test_find_protection_without_bubblewrap(user, names, tmp_path, monkeypatch):
+    """Only Linux limits the memory. A separate user, which only root can choose, cannot send signals."""
+    monkeypatch.setenv("PATH", make_path_without_bubblewrap(tmp_path / "bin"))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(bubblewrap, "_can_read_python", lambda: True)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert ", ".join(bubblewrap.find_protection(CONTENTS).missing) == names
+
+
+def test_find_system_protection_grades_nothing():
+    protection = find_system_protection(grading_process.Limits())
+    assert protection.has_sandbox == (protection.problem == "")
+
+
+def test_can_read_python_without_python(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nonexistent")
+    assert not bubblewrap._can_read_python()
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root can choose the user of a process")
+def test_can_read_python_starts_it(monkeypatch):
+    monkeypatch.setattr(bubblewrap, "get_own_user", lambda: 0)
+    assert bubblewrap._can_read_python()
+
+
+def test_make_command_changes_the_user_only_for_root():
+    assert "setpriv" in bubblewrap.make_command(CONTENTS, is_root=True)
+    assert "setpriv" not in bubblewrap.make_command(CONTENTS, is_root=False)
+
+
+@pytest.mark.parametrize(
+    "has_own_users", [False, pytest.param(True, marks=pytest.mark.skipif(not IS_ROOT, reason="needs root"))]
+)
+def test_grade_without_sandbox_leaves_no_directory(has_own_users, tmp_path, monkeypatch):
+    monkeypatch.setattr(grading_process, "find_protection", lambda contents: Protection(False, has_own_users))
+    monkeypatch.setattr(worker_process, "get_own_user", os.getuid)
+    with grading_process.SubmissionGrader(str(tmp_path), grading_process.Limits()) as grader:
+        assert grader.grade("a.py", RIGHT, ["order.bag"])[0].status == "pass"
+    assert os.listdir(tmp_path) == ["npformer.py"]
+
+
+def test_grade_ends_too_many_processes(tmp_path, monkeypatch):
+    """The kernel allows 64 processes. Here, the grading process allows fewer."""
+    monkeypatch.setattr(worker_process, "SANDBOX_PROCESSES", -40)
+    text = MANY_PROCESSES.replace("300", "40")
+    with grading_process.SubmissionGrader(str(tmp_path), grading_process.Limits()) as grader:
+        (row,) = grader.grade("a.py", text.encode(), ["order.bag"])
+    assert row.evidence == "The code started more than 64 processes."
+
+
+def test_grade_ends_too_much_memory(tmp_path):
+    with grading_process.SubmissionGrader(str(tmp_path), grading_process.Limits(megabytes=400)) as grader:
+        (row,) = grader.grade("a.py", MUCH_MEMORY.encode(), ["order.bag"])
+    assert row.evidence == LIMITS["memory"]
+
+
+def test_launch_worker_raises_if_it_has_ended(tmp_path, monkeypatch):
+    def fail(*settings):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(worker_process.WorkerProcess, "settle", fail)
+    with grading_process.SubmissionGrader(str(tmp_path), grading_process.Limits()) as grader:
+        with pytest.raises(EOFError, match="the worker has ended"):
+            grader.grade("a.py", RIGHT, ["order.bag"])
+
+
+def test_exit_ends_the_process():
+    with pytest.raises(SystemExit):
+        grading_process._exit(15, None)
+
+
+# --- the budget of a student -----------------------------------------------------------------------
+
+
+def test_distribute_shares_one_budget_per_student(tmp_path, monkeypatch):
+    """Each file says how much of the budget is left. A file of another student has the whole budget."""
+    sent = []
+
+    class Process:
+        """Replaces a grading process."""
+
+        is_stuck = False
+
+        def __init__(self, home, limits):
+            self.connection, self.other_end = Pipe()
+
+        def send(self, file, ids, student):
+            sent.append((id(self), file.name, student))
+            self.file = file
+            self.other_end.send("report")
+
+        def receive(self):
+            return self.file.name, [], "", [self.connection.recv()]
+
+    monkeypatch.setattr(supervisor, "GradingProcess", Process)
+    files = [make_submission(name) for name in ("a1", "b", "a2", "a3")]
+    queue = supervisor._queue_files(files, {"a1": "ada", "a2": "ada", "a3": "ada"})
+    list(supervisor._distribute(queue, [], grading_process.Limits(), 2, "", []))
+    processes = {process for process, _, student in sent if student == "ada"}
+    assert len(processes) == 1 and sorted(name for _, name, _ in sent) == ["a1", "a2", "a3", "b"]
+
+
+def test_grade_stops_when_the_budget_is_used(thread_grader):
+    (row,) = thread_grader.grade("a.py", b"order_bag = 'b'", ["order.bag"], budget=0.01)
+    assert (row.status, row.evidence) == ("not read", "The files of this student have used up their time.")
+
+
+def test_run_grading_process_adds_up_the_time_of_a_student(tmp_path, monkeypatch):
+    """Each file uses two of the three time limits. Only the third file gets no time."""
+    budgets = []
+
+    def grade(grader, name, data, ids, budget):
+        budgets.append(budget)
+        grader.used = 2.0
+        return []
+
+    monkeypatch.setattr(grading_process.SubmissionGrader, "grade", grade)
+    monkeypatch.setattr(os, "setsid", lambda: None)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(sandbox, "end_with_parent", lambda number: None)
+    supervisor_end, process_end = Pipe()
+    for student in ("ada", "bob", "ada", "ada"):
+        supervisor_end.send(("a.py", b"", [], student))
+    thread = threading.Timer(
+        0.0, lambda: [supervisor_end.recv() for _ in range(4)] and supervisor_end.close()
+    )
+    thread.start()
+    grading_process.run_grading_process(process_end, str(tmp_path), grading_process.Limits())
+    thread.join()
+    assert budgets == [3.0, 3.0, 1.0, -1.0]
+
+
+STUDENT_PATHS = {  # the path of a file, and the student whose limits apply
+    "a.py": "",
+    "mallory.zip/a.py": "mallory.zip",
+    "folder/mallory.zip/b/a.py": "folder/mallory.zip",
+    "smithanna_4711_990_hw1.py": "4711",
+    "submission_42/a.py": "42",
+    "known.py": "s1",
+}
+
+
+@pytest.mark.parametrize(("name", "student"), STUDENT_PATHS.items())
+def test_find_students_reads_paths(name, student):
+    students = find_students([make_submission(name)], {"known.py": "s1"})
+    assert students.get(name, "") == student
+
+
+def test_find_students_counts_a_zip_in_a_folder():
+    assert find_students([make_submission("m.zip/a.py")], {}) == {"m.zip/a.py": "m.zip"}
+
+
+def test_skip_surplus_files_keeps_forty():
+    files = [make_submission(f"m.zip/{i:02}.py") for i in range(60)] + [make_submission("ada.py")]
+    checked = skip_surplus_files(files, dict.fromkeys([file.name for file in files[:60]], "m.zip"))
+    reasons = [file.skip_reason for file in checked]
+    assert reasons == [""] * 40 + ["the student has more than 40 files"] * 20 + [""]
+
+
+# --- links -----------------------------------------------------------------------------------------
+
+
+def test_find_submissions_lists_links_in_zips(tmp_path):
+    with zipfile.ZipFile(tmp_path / "m.zip", "w") as archive:
+        member = zipfile.ZipInfo("link.py")
+        member.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(member, "../ada/hw1.py")
+        archive.writestr("a.py", "")
+    reasons = {file.name: file.skip_reason for file in find_submissions(tmp_path)}
+    assert reasons == {"m.zip/a.py": "", "m.zip/link.py": "it is a symbolic link"}
+
+
+def test_submission_read_rejects_a_new_link(tmp_path):
+    """A submission without a sandbox can replace a file by a link after the files were found."""
+    (tmp_path / "a.py").touch()
+    (file,) = find_submissions(tmp_path)
+    (tmp_path / "a.py").unlink()
+    (tmp_path / "a.py").symlink_to(tmp_path / "b.py")
+    with pytest.raises(ValueError, match="it is a symbolic link"):
+        file.read()
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+NO_SANDBOX = Protection(False, False, ("files", "network"), "bubblewrap (bwrap) is not installed")
+
+
+@pytest.fixture
+def run_as(monkeypatch):
+    """Return a function that checks the protection of a system without a sandbox for a user id."""
+
+    def check(user, unsafe):
+        monkeypatch.setattr(grading_process, "find_system_protection", lambda limits: NO_SANDBOX)
+        monkeypatch.setattr(os, "geteuid", lambda: user)
+        options = type("Options", (), {"unsafe": unsafe})
+        grade_commands._check_protection(options, grading_process.Limits())
+
+    return check
+
+
+def test_grade_as_root_without_sandbox_needs_unsafe(run_as, capsys):
+    with pytest.raises(
+        ValueError, match=r"bwrap\) is not installed; .*files, network; root needs the option --unsafe"
+    ):
+        run_as(0, unsafe=False)
+    run_as(0, unsafe=True)
+    assert "no sandbox: bubblewrap (bwrap) is not installed; missing" in capsys.readouterr().err
+
+
+def test_grade_as_user_without_sandbox_warns(run_as, capsys):
+    run_as(1000, unsafe=False)
+    assert "missing protections: files, network" in capsys.readouterr().err
