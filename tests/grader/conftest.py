@@ -105,7 +105,7 @@ def thread_grader(monkeypatch, tmp_path):
     monkeypatch.setattr(worker_server, "os", SimpleNamespace(**{**vars(os), "_exit": raise_exit}))
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.chdir(tmp_path)
-    with server_end, SubmissionGrader(str(tmp_path), Limits(seconds=2)) as grader:
+    with server_end, SubmissionGrader(str(tmp_path), Limits(seconds=100)) as grader:
         monkeypatch.setattr(grader, "server_end", server_end, raising=False)
         monkeypatch.setattr(grader, "fork_worker", partial(start_worker_thread, server_end))
         yield grader
