@@ -53,7 +53,7 @@ To learn:
     {npformer} trace                 print the same block as text, with the gradient check
     {npformer} exercises             list the exercises; then show ID, and check FILE
 
-To teach: slides, worksheet, exam, grade, assignment. For all commands: {npformer} --help"""
+To teach: slides, worksheet, exam, grade, gradescope, assignment. For all commands: {npformer} --help"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -177,6 +177,7 @@ def _make_parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     _add_assignment(commands)
     _add_check(commands)
     _add_grade(commands)
+    _add_gradescope(commands)
     return parser, commands.choices
 
 
@@ -373,6 +374,15 @@ def _add_grade(commands: Commands) -> None:
     _add_grading_options(grade)
 
 
+def _add_gradescope(commands: Commands) -> None:
+    summary = "write the autograder of an assignment for Gradescope, as a zip file to upload"
+    gradescope = _add_command(commands, _run_grade_command, "gradescope", summary)
+    gradescope.add_argument(
+        "assignment", help="a file with the exercises and their points", metavar="FILE.toml"
+    )
+    gradescope.add_argument("--out", help="the zip file to write", metavar="FILE.zip", required=True)
+
+
 def _add_student_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument(
         "--grades", help="also write one row per student, for the gradebook", metavar="FILE.csv"
@@ -465,10 +475,14 @@ def _run_exercise_command(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _run_grade_command(options: argparse.Namespace) -> Iterator[str]:
-    """Run the command `check` or `grade`."""
+    """Run the command `check`, `grade` or `gradescope`."""
     from npformer.grader import grade_commands
 
-    functions: dict[str, Run] = {"check": grade_commands.check, "grade": grade_commands.grade}
+    functions: dict[str, Run] = {
+        "check": grade_commands.check,
+        "grade": grade_commands.grade,
+        "gradescope": grade_commands.gradescope,
+    }
     yield from functions[options.command](options)
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, NoReturn
 from npformer.exercises.assignment_file import Assignment, make_assignment, read_assignment
 from npformer.grader import CONVENTION, class_list, points, report_page, similarity, supervisor
 from npformer.grader.class_list import Owners
+from npformer.grader.gradescope import make_autograder
 from npformer.grader.grading_process import Limits, Row
 from npformer.grader.submissions import Submission, find_submissions
 from npformer.grader.supervisor import Journal
@@ -93,6 +94,20 @@ def _iter_replies(rows: Sequence[Row], is_assigned: bool) -> Iterator[str]:
     is_all_correct = passed_count == len(answered) > 0
     if not is_all_correct or is_incomplete or is_answer_missing:
         raise SystemExit(1)
+
+
+# --- gradescope -----------------------------------------------------------------------------------
+
+
+def gradescope(options: Namespace) -> Iterator[str]:
+    """Write the autograder of an assignment for Gradescope."""
+    assignment_path = Path(options.assignment)
+    if assignment_path.suffix != ".toml":
+        raise ValueError(f"{assignment_path.name!r} should end in .toml")
+    read_assignment(assignment_path)  # an invalid assignment is rejected now, and not on Gradescope
+    path = check_output_file(options.out, ".zip")
+    write_files({path: make_autograder(assignment_path)})
+    yield f"written: {path}"
 
 
 # --- grade ----------------------------------------------------------------------------------------
