@@ -348,6 +348,7 @@ def _add_check(commands: Commands) -> None:
     check.add_argument(
         "place", help="a .py file, a notebook, or a folder that contains only one of them", metavar="FILE"
     )
+    _add_exercises_option(check, "--exercises", "--only")
     check.add_argument(
         "--gradescope", help="write the results to this file for Gradescope (results.json)", metavar="FILE"
     )
@@ -367,11 +368,25 @@ def _add_grade(commands: Commands) -> None:
         metavar="OUT.csv",
         required=True,
     )
+    _add_exercises_option(grade, "--exercises")
     _add_student_options(grade)
     _add_report_options(grade)
-    grade.add_argument("--resume", help="continue an interrupted run", action="store_true")
+    _add_run_options(grade)
     _add_workers(grade)
     _add_grading_options(grade)
+
+
+def _add_run_options(grade: argparse.ArgumentParser) -> None:
+    grade.add_argument("--resume", help="continue an interrupted run", action="store_true")
+    grade.add_argument(
+        "--only",
+        help="grade this student again (a number, login, email address or name), and change only the "
+        "student's lines in the tables of an earlier run",
+        metavar="STUDENT",
+    )
+    grade.add_argument(
+        "--part", help="grade only the K-th of N parts, on one of several machines", metavar="K/N"
+    )
 
 
 def _add_gradescope(commands: Commands) -> None:
@@ -422,14 +437,14 @@ def _add_workers(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_exercises_option(command: argparse.ArgumentParser, *names: str) -> None:
+    """Add the option that chooses the exercises, under these names."""
+    exercises_help = "the ids of the exercises, separated by commas (default: all exercises)"
+    command.add_argument(*names, help=exercises_help, metavar="IDS")
+
+
 def _add_grading_options(command: argparse.ArgumentParser) -> None:
     """Add the options that the commands `check` and `grade` share."""
-    command.add_argument(
-        "--exercises",
-        "--only",
-        help="the ids of the exercises, separated by commas (default: all exercises)",
-        metavar="IDS",
-    )
     command.add_argument(
         "--assignment", help="a file with the exercises, their points and the due date", metavar="FILE.toml"
     )

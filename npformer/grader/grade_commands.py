@@ -1,6 +1,7 @@
 """Run the commands `npformer check` and `npformer grade`, whose options are defined in npformer.cli."""
 
 import os
+import re
 import signal
 import sys
 from argparse import Namespace
@@ -11,9 +12,18 @@ from typing import NamedTuple, NoReturn
 
 from npformer.exercises.assignment_file import Assignment, make_assignment, read_assignment
 from npformer.grader import CONVENTION, class_list, points, report_page, similarity, supervisor
-from npformer.grader.class_list import Owners
+from npformer.grader.class_list import Owners, Student
 from npformer.grader.gradescope import make_autograder
 from npformer.grader.grading_process import Limits, Row
+from npformer.grader.regrading import (
+    Regrading,
+    merge_answers,
+    merge_grades,
+    merge_rows,
+    name_students,
+    read_old_grades,
+    start_regrading,
+)
 from npformer.grader.submissions import Submission, find_submissions
 from npformer.grader.supervisor import Journal
 from npformer.handouts.exercise_commands import parse_ids
@@ -114,12 +124,16 @@ def gradescope(options: Namespace) -> Iterator[str]:
 
 
 class _ClassResult(NamedTuple):
-    """The result of grading a class. `key` is None unless the grading is anonymous."""
+    """The result of grading a class.
+
+    `key` is None unless the grading is anonymous. `regrading` is None unless only one student was graded.
+    """
 
     files: list[Submission]
     rows: list[Row]
     owners: Owners
     key: points.Key | None
+    regrading: Regrading | None = None
 
 
 def grade(options: Namespace) -> Iterator[str]:
@@ -132,13 +146,15 @@ def grade(options: Namespace) -> Iterator[str]:
     key = points.read_key(Path(options.anonymous)) if options.anonymous else None
     if key is not None:
         files = points.number_files(files)
-    with _explain_resume(journal.path):
-        rows = supervisor.grade_class(files, list(assignment.points), limits, options.workers, journal)
-        claims = {row.submission: row.student for row in rows}
-        owners = class_list.find_owners(files, claims, students)
-        if key is not None:
-            owners = points.anonymize_owners(owners, key)
-        texts, summary = _format_results(options, assignment, _ClassResult(files, rows, owners, key))
+    regrading = _start_regrading(options, assignment, files, students)
+    to_grade = _choose_files(options, files, regrading)
+    with _explain_resume(journal.path, regrading is not None):
+        rows = supervisor.grade_class(to_grade, list(assignment.points), limits, options.workers, journal)
+        if options.part:
+            yield _explain_part(options, journal.path)
+            return
+        result = _make_class_result(files, rows, students, key, regrading)
+        texts, summary = _format_results(options, assignment, result)
         write_files(texts)
         journal.path.unlink()
     yield summary
@@ -146,6 +162,63 @@ def grade(options: Namespace) -> Iterator[str]:
         missing = ", ".join(sorted(journal.missing_protections))
         yield f"Missing protections on this system: {missing}. Run the command in a container."
     yield f"written: {options.csv}"
+
+
+def _make_class_result(
+    files: list[Submission],
+    rows: list[Row],
+    students: list[Student] | None,
+    key: points.Key | None,
+    regrading: Regrading | None,
+) -> _ClassResult:
+    """Find the owners of all files, and add the rows of an earlier run if only one student was graded."""
+    claims = {row.submission: row.student for row in rows}
+    if regrading is not None:
+        rows = merge_rows(regrading, files, rows)
+        claims = regrading.claims | claims
+    owners = class_list.find_owners(files, claims, students)
+    if key is not None:
+        owners = points.anonymize_owners(owners, key)
+    return _ClassResult(files, rows, owners, key, regrading)
+
+
+def _start_regrading(
+    options: Namespace, assignment: Assignment, files: list[Submission], students: list[Student] | None
+) -> Regrading | None:
+    """Return what --only needs of the earlier run, or None without --only. Raises ValueError."""
+    if not options.only:
+        return None
+    for name in ("resume", "anonymous", "part"):
+        if getattr(options, name):
+            raise ValueError(f"--only grades one student again, so it cannot be used with --{name}")
+    regrading = start_regrading(options.only, Path(options.csv), files, students, assignment)
+    if options.grades:
+        read_old_grades(Path(options.grades), assignment)  # a different table is rejected before any work
+    return regrading
+
+
+def _choose_files(
+    options: Namespace, files: list[Submission], regrading: Regrading | None
+) -> list[Submission]:
+    """Return the files to grade: all files, those of one student, or one part of them."""
+    if regrading is not None:
+        return regrading.files
+    if not options.part:
+        return files
+    match = re.fullmatch(r"(\d+)/(\d+)", options.part)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise ValueError(
+            f"--part is {options.part!r}; expected K/N, such as 1/3 for the first of three parts"
+        )
+    return files[int(match[1]) - 1 :: int(match[2])]
+
+
+def _explain_part(options: Namespace, journal: Path) -> str:
+    """Return how to join the parts of a class."""
+    return (
+        f"written: {journal}, with part {options.part} of the class. Join the files of all parts into one "
+        "file OUT.csv.journal, and run the command with --csv OUT.csv --resume and without --part."
+    )
 
 
 def _check_output_paths(options: Namespace) -> None:
@@ -167,7 +240,11 @@ def _format_results(
     feedback_paths = {}
     if options.feedback:
         feedback_paths = report_page.choose_feedback_paths(class_points, Path(options.feedback))
-    texts = {path: report_page.format_feedback(entry, assignment) for path, entry in feedback_paths.items()}
+    only = None if result.regrading is None else result.regrading.student
+    texts = {}
+    for path, entry in feedback_paths.items():
+        if only in (None, entry.student):
+            texts[path] = report_page.format_feedback(entry, assignment)
     texts[Path(options.csv)] = points.format_answers_table(rows, assignment)
     if options.grades:
         texts[Path(options.grades)] = points.format_gradebook(class_points, assignment, feedback_paths)
@@ -178,7 +255,22 @@ def _format_results(
         texts[Path(options.html)] = page
     if result.key is not None:
         texts[Path(options.anonymous)] = _format_key(result.key)
-    return texts, report_page.format_summary(rows, class_points, owners)
+    if result.regrading is None:
+        return texts, report_page.format_summary(rows, class_points, owners)
+    _keep_other_students(options, assignment, result.regrading, owners, texts)
+    return texts, report_page.format_student_summary(class_points, result.regrading.student, assignment)
+
+
+def _keep_other_students(
+    options: Namespace, assignment: Assignment, regrading: Regrading, owners: Owners, texts: dict[Path, str]
+) -> None:
+    """Replace the new tables in `texts` by the old tables, in which only the student's lines are new."""
+    answers = Path(options.csv)
+    texts[answers] = merge_answers(regrading, texts[answers], owners)
+    if options.grades:
+        grades = Path(options.grades)
+        old_lines = read_old_grades(grades, assignment)
+        texts[grades] = merge_grades(regrading.student, old_lines, texts[grades])
 
 
 def _replace_student_names(result: _ClassResult) -> list[Row]:
@@ -189,8 +281,9 @@ def _replace_student_names(result: _ClassResult) -> list[Row]:
     shown = {}
     for row in result.rows:
         shown[row.submission] = row.student if result.key is None else ""
+    shown_names = name_students([*result.owners.by_file.values(), *result.owners.missing])
     for name, student in result.owners.by_file.items():
-        shown[name] = student.name or student.id
+        shown[name] = shown_names[student]
     return [row._replace(student=shown[row.submission]) for row in result.rows]
 
 
@@ -201,8 +294,8 @@ def _format_key(key: points.Key) -> str:
 
 
 @contextmanager
-def _explain_resume(journal: Path) -> Iterator[None]:
-    """Print how to resume if Ctrl+C, SIGTERM or an OSError (such as a full disk) stops the grading."""
+def _explain_resume(journal: Path, is_regrading: bool) -> Iterator[None]:
+    """Print how to go on if Ctrl+C, SIGTERM or an error (such as a full disk) stops the grading."""
 
     def exit_on_signal(number: int, frame: object) -> NoReturn:
         sys.exit(128 + number)
@@ -210,9 +303,18 @@ def _explain_resume(journal: Path) -> Iterator[None]:
     old_handler = signal.signal(signal.SIGTERM, exit_on_signal)
     try:
         yield
-    except (KeyboardInterrupt, SystemExit, OSError):
-        message = f"the results so far are in {journal}; --resume continues from there"
-        print(message, file=sys.stderr, flush=True)
+    except (KeyboardInterrupt, SystemExit, Exception):
+        print(_choose_advice(journal, is_regrading), file=sys.stderr, flush=True)
         raise
     finally:
         signal.signal(signal.SIGTERM, old_handler)
+
+
+def _choose_advice(journal: Path, is_regrading: bool) -> str:
+    """Return what is kept after an interruption, and what to do next. --only needs no journal."""
+    if is_regrading:
+        journal.unlink(missing_ok=True)
+        return "no file was changed; run the same command again"
+    if not journal.exists():
+        return "no submission was graded; run the same command again"
+    return f"the results so far are in {journal}; --resume continues from there"
