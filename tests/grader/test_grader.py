@@ -145,7 +145,7 @@ def test_grade_hostile_class_changes_no_other_result(few, tmp_path, temporary, m
         f"--grades={tmp_path}/grades.csv",
         f"--feedback={tmp_path}/back",
     ]
-    options = [f"--csv={out}", EXERCISES_OPTION, "--seconds=1", f"--workers={1 if few else 2}", *outputs]
+    options = [f"--csv={out}", EXERCISES_OPTION, "--seconds=2", f"--workers={1 if few else 2}", *outputs]
     assert cli.main(["grade", ".", *options]) == 0
     listener.close()
     assert list_files(folder) == before and not os.listdir(temporary)
