@@ -108,8 +108,10 @@ def _read_claims(
     claims = {}
     for file, name in shown.items():
         owner = named_by_path.get(file)
-        is_from_path = owner is not None and name == (owner.name or owner.id)
-        claims[file] = "" if is_from_path else name
+        number = owner.id if owner is not None else ""
+        name_in_file = name.removesuffix(f" ({number})")  # the table shows it after names that occur twice
+        is_from_path = owner is not None and name_in_file in (owner.name, number)
+        claims[file] = "" if is_from_path else name_in_file
     return claims
 
 

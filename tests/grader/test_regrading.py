@@ -146,6 +146,21 @@ def test_only_needs_no_class_list(tmp_path, monkeypatch, cached_grading, capsys)
     assert "Ada has no file any more." in capsys.readouterr().out
 
 
+def test_only_tells_equal_names_apart_without_class_list(tmp_path, monkeypatch, cached_grading, capsys):
+    """Two pairs of students have the same name: one pair by the paths, one pair by a line in the files."""
+    monkeypatch.chdir(tmp_path)
+    files = {f"smith_{number}_1_a.py": "order_bag = 'a'" for number in (70, 71)}
+    files |= {f"x_{number}_1_a.py": "student = 'Ada'\norder_bag = 'a'" for number in (80, 81)}
+    write_class(tmp_path, files)
+    command = ["grade", "class", "--csv=o.csv", "--grades=g.csv", "--feedback=back", f"--exercises={IDS}"]
+    assert cli.main(command) == 0
+    before = read_outputs()
+    for number, name in ((70, "smith"), (80, "Ada")):
+        capsys.readouterr()
+        assert cli.main([*command, f"--only={number}"]) == 0
+        assert f"{name} ({number}): 0 of 2 points." in capsys.readouterr().out and read_outputs() == before
+
+
 REJECTED = (  # more options, and a part of the message
     (["--only=Ana Smth"], "'Ana Smth' is not a student of this class; similar: Anna Smith (17), Anna Smith (1002)"),
     (["--only=smith"], "similar: Anna Smith (17), Anna Smith (1002)"),
