@@ -53,7 +53,7 @@ To learn:
     {npformer} trace                 print the same block as text, with the gradient check
     {npformer} exercises             list the exercises; then show ID, and check FILE
 
-To teach: slides, worksheet, exam, grade, assignment. For all commands: {npformer} --help"""
+To teach: slides, worksheet, exam, grade, gradescope, assignment. For all commands: {npformer} --help"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -177,6 +177,7 @@ def _make_parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     _add_assignment(commands)
     _add_check(commands)
     _add_grade(commands)
+    _add_gradescope(commands)
     return parser, commands.choices
 
 
@@ -347,6 +348,7 @@ def _add_check(commands: Commands) -> None:
     check.add_argument(
         "place", help="a .py file, a notebook, or a folder that contains only one of them", metavar="FILE"
     )
+    _add_exercises_option(check, "--exercises", "--only")
     check.add_argument(
         "--gradescope", help="write the results to this file for Gradescope (results.json)", metavar="FILE"
     )
@@ -366,9 +368,10 @@ def _add_grade(commands: Commands) -> None:
         metavar="OUT.csv",
         required=True,
     )
+    _add_exercises_option(grade, "--exercises")
     _add_student_options(grade)
     _add_report_options(grade)
-    grade.add_argument("--resume", help="continue an interrupted run", action="store_true")
+    _add_run_options(grade)
     grade.add_argument(
         "--unsafe",
         help="grade as root although this system has no sandbox, for example in a container",
@@ -376,6 +379,28 @@ def _add_grade(commands: Commands) -> None:
     )
     _add_workers(grade)
     _add_grading_options(grade)
+
+
+def _add_run_options(grade: argparse.ArgumentParser) -> None:
+    grade.add_argument("--resume", help="continue an interrupted run", action="store_true")
+    grade.add_argument(
+        "--only",
+        help="grade this student again (a number, login, email address or name), and change only the "
+        "student's lines in the tables of an earlier run",
+        metavar="STUDENT",
+    )
+    grade.add_argument(
+        "--part", help="grade only the K-th of N parts, on one of several machines", metavar="K/N"
+    )
+
+
+def _add_gradescope(commands: Commands) -> None:
+    summary = "write the autograder of an assignment for Gradescope, as a zip file to upload"
+    gradescope = _add_command(commands, _run_grade_command, "gradescope", summary)
+    gradescope.add_argument(
+        "assignment", help="a file with the exercises and their points", metavar="FILE.toml"
+    )
+    gradescope.add_argument("--out", help="the zip file to write", metavar="FILE.zip", required=True)
 
 
 def _add_student_options(grade: argparse.ArgumentParser) -> None:
@@ -423,14 +448,14 @@ def _add_workers(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_exercises_option(command: argparse.ArgumentParser, *names: str) -> None:
+    """Add the option that chooses the exercises, under these names."""
+    exercises_help = "the ids of the exercises, separated by commas (default: all exercises)"
+    command.add_argument(*names, help=exercises_help, metavar="IDS")
+
+
 def _add_grading_options(command: argparse.ArgumentParser) -> None:
     """Add the options that the commands `check` and `grade` share."""
-    command.add_argument(
-        "--exercises",
-        "--only",
-        help="the ids of the exercises, separated by commas (default: all exercises)",
-        metavar="IDS",
-    )
     command.add_argument(
         "--assignment", help="a file with the exercises, their points and the due date", metavar="FILE.toml"
     )
@@ -476,10 +501,14 @@ def _run_exercise_command(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _run_grade_command(options: argparse.Namespace) -> Iterator[str]:
-    """Run the command `check` or `grade`."""
+    """Run the command `check`, `grade` or `gradescope`."""
     from npformer.grader import grade_commands
 
-    functions: dict[str, Run] = {"check": grade_commands.check, "grade": grade_commands.grade}
+    functions: dict[str, Run] = {
+        "check": grade_commands.check,
+        "grade": grade_commands.grade,
+        "gradescope": grade_commands.gradescope,
+    }
     yield from functions[options.command](options)
 
 

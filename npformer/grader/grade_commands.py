@@ -1,6 +1,7 @@
 """Run the commands `npformer check` and `npformer grade`, whose options are defined in npformer.cli."""
 
 import os
+import re
 import signal
 import sys
 from argparse import Namespace
@@ -22,8 +23,18 @@ from npformer.grader import (
     worksheets,
 )
 from npformer.grader.class_list import Owners, Student
+from npformer.grader.gradescope import make_autograder
 from npformer.grader.grading_process import Limits, Row
 from npformer.grader.lateness import Lateness
+from npformer.grader.regrading import (
+    Regrading,
+    merge_answers,
+    merge_grades,
+    merge_rows,
+    name_students,
+    read_old_grades,
+    start_regrading,
+)
 from npformer.grader.submissions import Submission, find_students, find_submissions, skip_surplus_files
 from npformer.grader.supervisor import Journal
 from npformer.grader.worksheets import Worksheet
@@ -109,17 +120,35 @@ def _iter_replies(rows: Sequence[Row], is_assigned: bool) -> Iterator[str]:
         raise SystemExit(1)
 
 
+# --- gradescope -----------------------------------------------------------------------------------
+
+
+def gradescope(options: Namespace) -> Iterator[str]:
+    """Write the autograder of an assignment for Gradescope."""
+    assignment_path = Path(options.assignment)
+    if assignment_path.suffix != ".toml":
+        raise ValueError(f"{assignment_path.name!r} should end in .toml")
+    read_assignment(assignment_path)  # an invalid assignment is rejected now, and not on Gradescope
+    path = check_output_file(options.out, ".zip")
+    write_files({path: make_autograder(assignment_path)})
+    yield f"written: {path}"
+
+
 # --- grade ----------------------------------------------------------------------------------------
 
 
 class _ClassResult(NamedTuple):
-    """The result of grading a class. `key` is None unless the grading is anonymous."""
+    """The result of grading a class.
+
+    `key` is None unless the grading is anonymous. `regrading` is None unless only one student was graded.
+    """
 
     files: list[Submission]
     rows: list[Row]
     owners: Owners
     lateness: Lateness
     key: points.Key | None
+    regrading: Regrading | None = None
 
 
 def grade(options: Namespace) -> Iterator[str]:
@@ -134,13 +163,18 @@ def grade(options: Namespace) -> Iterator[str]:
     if key is not None:
         files = points.number_files(files)
     files, students_by_file = _limit_students(files, students)
-    with _explain_resume(journal.path):
+    regrading = _start_regrading(options, assignment, files, students)
+    to_grade = _choose_files(options, files, regrading)
+    with _explain_resume(journal.path, regrading is not None):
         rows = supervisor.grade_class(
-            files, list(assignment.points), limits, options.workers, journal, students_by_file
+            to_grade, list(assignment.points), limits, options.workers, journal, students_by_file
         )
-        owners = _find_owners(files, rows, students, key)
+        if options.part:
+            yield _explain_part(options, journal.path)
+            return
+        rows, owners = _find_owners(files, rows, students, key, regrading)
         late = lateness.find_lateness(files, owners, assignment.due, timestamps)
-        result = _ClassResult(files, rows, owners, late, key)
+        result = _ClassResult(files, rows, owners, late, key, regrading)
         contents, summary = _format_results(options, assignment, result, worksheet)
         write_files(contents)
         journal.path.unlink()
@@ -179,12 +213,24 @@ def _read_students(
 
 
 def _find_owners(
-    files: list[Submission], rows: list[Row], students: list[Student] | None, key: points.Key | None
-) -> Owners:
-    """Return the owner of each file. In anonymous grading, the owners are numbers."""
+    files: list[Submission],
+    rows: list[Row],
+    students: list[Student] | None,
+    key: points.Key | None,
+    regrading: Regrading | None,
+) -> tuple[list[Row], Owners]:
+    """Return the rows and the owner of each file. In anonymous grading, the owners are numbers.
+
+    If only one student was graded, the rows of an earlier run are added.
+    """
     claims = {row.submission: row.student for row in rows}
+    if regrading is not None:
+        rows = merge_rows(regrading, files, rows)
+        claims = regrading.claims | claims
     owners = class_list.find_owners(files, claims, students)
-    return owners if key is None else points.anonymize_owners(owners, key)
+    if key is not None:
+        owners = points.anonymize_owners(owners, key)
+    return rows, owners
 
 
 def _limit_students(
@@ -210,6 +256,45 @@ def _check_protection(options: Namespace, limits: Limits) -> None:
     print(f"{warning}; {missing}", file=sys.stderr, flush=True)
 
 
+def _start_regrading(
+    options: Namespace, assignment: Assignment, files: list[Submission], students: list[Student] | None
+) -> Regrading | None:
+    """Return what --only needs of the earlier run, or None without --only. Raises ValueError."""
+    if not options.only:
+        return None
+    for name in ("resume", "anonymous", "part"):
+        if getattr(options, name):
+            raise ValueError(f"--only grades one student again, so it cannot be used with --{name}")
+    regrading = start_regrading(options.only, Path(options.csv), files, students, assignment)
+    if options.grades:
+        read_old_grades(Path(options.grades), assignment)  # a different table is rejected before any work
+    return regrading
+
+
+def _choose_files(
+    options: Namespace, files: list[Submission], regrading: Regrading | None
+) -> list[Submission]:
+    """Return the files to grade: all files, those of one student, or one part of them."""
+    if regrading is not None:
+        return regrading.files
+    if not options.part:
+        return files
+    match = re.fullmatch(r"(\d+)/(\d+)", options.part)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise ValueError(
+            f"--part is {options.part!r}; expected K/N, such as 1/3 for the first of three parts"
+        )
+    return files[int(match[1]) - 1 :: int(match[2])]
+
+
+def _explain_part(options: Namespace, journal: Path) -> str:
+    """Return how to join the parts of a class."""
+    return (
+        f"written: {journal}, with part {options.part} of the class. Join the files of all parts into one "
+        "file OUT.csv.journal, and run the command with --csv OUT.csv --resume and without --part."
+    )
+
+
 def _check_output_paths(options: Namespace) -> None:
     """Raise an error if an output file cannot be written. This runs before any file is graded."""
     for name in (options.csv, options.html, options.grades, options.anonymous):
@@ -231,11 +316,16 @@ def _format_results(
     feedback_paths = {}
     if options.feedback:
         feedback_paths = report_page.choose_feedback_paths(class_points, Path(options.feedback))
+    only = None if result.regrading is None else result.regrading.student
     for path, entry in feedback_paths.items():
-        contents[path] = report_page.format_feedback(entry, assignment)
-    contents[Path(options.csv)] = points.format_answers_table(rows, assignment)
+        if only in (None, entry.student):
+            contents[path] = report_page.format_feedback(entry, assignment)
+    tables = {Path(options.csv): points.format_answers_table(rows, assignment)}
     if options.grades:
-        contents[Path(options.grades)] = points.format_gradebook(class_points, assignment, feedback_paths)
+        tables[Path(options.grades)] = points.format_gradebook(class_points, assignment, feedback_paths)
+    if result.regrading is not None:
+        _keep_other_students(options, assignment, result.regrading, owners, tables)
+    contents |= tables
     if worksheet is not None:
         contents[worksheet.target], undecided = worksheets.fill_worksheet(worksheet, class_points)
         owners = owners._replace(undecided=owners.undecided + undecided)
@@ -246,7 +336,21 @@ def _format_results(
         contents[Path(options.html)] = page
     if result.key is not None:
         contents[Path(options.anonymous)] = _format_key(result.key)
-    return contents, report_page.format_summary(rows, class_points, owners, note)
+    if result.regrading is None:
+        return contents, report_page.format_summary(rows, class_points, owners, note)
+    return contents, report_page.format_student_summary(class_points, result.regrading.student, assignment)
+
+
+def _keep_other_students(
+    options: Namespace, assignment: Assignment, regrading: Regrading, owners: Owners, tables: dict[Path, str]
+) -> None:
+    """Replace the new tables by the old tables, in which only the student's lines are new."""
+    answers = Path(options.csv)
+    tables[answers] = merge_answers(regrading, tables[answers], owners)
+    if options.grades:
+        grades = Path(options.grades)
+        old_lines = read_old_grades(grades, assignment)
+        tables[grades] = merge_grades(regrading.student, old_lines, tables[grades])
 
 
 def _replace_student_names(result: _ClassResult) -> list[Row]:
@@ -257,8 +361,9 @@ def _replace_student_names(result: _ClassResult) -> list[Row]:
     shown = {}
     for row in result.rows:
         shown[row.submission] = row.student if result.key is None else ""
+    shown_names = name_students([*result.owners.by_file.values(), *result.owners.missing])
     for name, student in result.owners.by_file.items():
-        shown[name] = student.name or student.id
+        shown[name] = shown_names[student]
     return [row._replace(student=shown[row.submission]) for row in result.rows]
 
 
@@ -269,8 +374,8 @@ def _format_key(key: points.Key) -> str:
 
 
 @contextmanager
-def _explain_resume(journal: Path) -> Iterator[None]:
-    """Print how to resume if Ctrl+C, SIGTERM or an OSError (such as a full disk) stops the grading."""
+def _explain_resume(journal: Path, is_regrading: bool) -> Iterator[None]:
+    """Print how to go on if Ctrl+C, SIGTERM or an error (such as a full disk) stops the grading."""
 
     def exit_on_signal(number: int, frame: object) -> NoReturn:
         sys.exit(128 + number)
@@ -278,9 +383,18 @@ def _explain_resume(journal: Path) -> Iterator[None]:
     old_handler = signal.signal(signal.SIGTERM, exit_on_signal)
     try:
         yield
-    except (KeyboardInterrupt, SystemExit, OSError):
-        message = f"the results so far are in {journal}; --resume continues from there"
-        print(message, file=sys.stderr, flush=True)
+    except (KeyboardInterrupt, SystemExit, Exception):
+        print(_choose_advice(journal, is_regrading), file=sys.stderr, flush=True)
         raise
     finally:
         signal.signal(signal.SIGTERM, old_handler)
+
+
+def _choose_advice(journal: Path, is_regrading: bool) -> str:
+    """Return what is kept after an interruption, and what to do next. --only needs no journal."""
+    if is_regrading:
+        journal.unlink(missing_ok=True)
+        return "no file was changed; run the same command again"
+    if not journal.exists():
+        return "no submission was graded; run the same command again"
+    return f"the results so far are in {journal}; --resume continues from there"

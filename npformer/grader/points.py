@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import secrets
 from collections import defaultdict
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from npformer.exercises import feedback as feedback_text
-from npformer.exercises.assignment_file import Assignment
+from npformer.exercises.assignment_file import WHOLE, Assignment
 from npformer.grader.class_list import Owners, Student
 from npformer.grader.grading_process import Row
 from npformer.grader.lateness import sort_attempts
@@ -19,6 +20,7 @@ from npformer.grader.submissions import SUFFIX, Submission
 
 # A spreadsheet runs text that starts with one of these characters, also in their full-width forms.
 FORMULA = r"(?=[=+\-@\t\r\n＝＋－＠])"
+GRADES_HEADER = ("id", "name", "email", "points", "of", "days late", "file", "feedback")
 PARTLY_CORRECT = (  # the statuses of wrong answers that may have correct outputs
     "known_mistake",
     "ambiguous",
@@ -26,27 +28,32 @@ PARTLY_CORRECT = (  # the statuses of wrong answers that may have correct output
 )
 
 
-class StudentPoints(NamedTuple):
-    """The points of one student, with the rows and files that they come from."""
-
-    student: Student
-    points: dict[str, float]  # by exercise id
-    days_late: int
-    rows: list[Row]  # for each exercise, the row that gives the points
-    files: list[str]
-
-    @property
-    def total(self) -> float:
-        """Return the sum of the points."""
-        return sum(self.points.values())
-
-
-class _Attempt(NamedTuple):
+class Attempt(NamedTuple):
     """One answer to an exercise, with the points after the deduction for lateness."""
 
     points: float
     row: Row
     days_late: int
+
+
+class StudentPoints(NamedTuple):
+    """The points of one student, with the answers and files that they come from."""
+
+    student: Student
+    points: dict[str, float]  # by exercise id
+    days_late: int
+    attempts: list[Attempt]  # for each exercise, the answer that gives the points
+    files: list[str]
+
+    @property
+    def rows(self) -> list[Row]:
+        """Return, for each exercise, the row that gives the points."""
+        return [attempt.row for attempt in self.attempts]
+
+    @property
+    def total(self) -> float:
+        """Return the sum of the points."""
+        return sum(self.points.values())
 
 
 def compute_row_points(row: Row, assignment: Assignment) -> float:
@@ -57,6 +64,28 @@ def compute_row_points(row: Row, assignment: Assignment) -> float:
     if row.status not in PARTLY_CORRECT:
         return 0.0
     return sum(points_by_output.get(output, 0.0) for output in row.agreed)
+
+
+def explain_outputs(row: Row, assignment: Assignment) -> str:
+    """Return which outputs of a wrong answer give points; "" if the outputs have no points of their own."""
+    points_by_output = assignment.points.get(row.exercise, {})
+    if row.status not in PARTLY_CORRECT or list(points_by_output) == [WHOLE]:
+        return ""
+    correct: list[str] = []
+    wrong: list[str] = []
+    for output, worth in points_by_output.items():
+        outputs = correct if output in row.agreed else wrong
+        outputs.append(f"{output} ({count(worth, 'point')})")
+    return f"Correct outputs: {', '.join(correct) or 'none'}. Other outputs: {', '.join(wrong) or 'none'}."
+
+
+def count(number: float, noun: str) -> str:
+    """Return a number with its noun: "1 point", "2 points".
+
+    >>> count(0.5, "point")
+    '0.5 points'
+    """
+    return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
 
 
 def compute_class_points(
@@ -93,12 +122,12 @@ def _compute_student_points(
     days_by_file: dict[str, int],
 ) -> StudentPoints:
     """Return the points of a student. In `files`, the last attempt comes last."""
-    counted: dict[str, _Attempt] = {}
+    counted: dict[str, Attempt] = {}
     for file in files:
         days_late = days_by_file[file.name]
         factor = _compute_late_factor(days_late, assignment)
         for row in rows_by_file[file.name]:
-            attempt = _Attempt(compute_row_points(row, assignment) * factor, row, days_late)
+            attempt = Attempt(compute_row_points(row, assignment) * factor, row, days_late)
             earlier = counted.get(row.exercise)
             if earlier is None or _replaces(attempt, earlier, assignment):
                 counted[row.exercise] = attempt
@@ -108,7 +137,7 @@ def _compute_student_points(
     points |= {exercise_id: attempt.points for exercise_id, attempt in counted.items()}
     most_days_late = max((attempt.days_late for attempt in answered), default=0)
     file_names = list(dict.fromkeys(attempt.row.submission for attempt in answered))
-    return StudentPoints(student, points, most_days_late, [attempt.row for attempt in attempts], file_names)
+    return StudentPoints(student, points, most_days_late, attempts, file_names)
 
 
 def _compute_late_factor(days_late: int, assignment: Assignment) -> float:
@@ -118,7 +147,7 @@ def _compute_late_factor(days_late: int, assignment: Assignment) -> float:
     return max(0.0, 1 - assignment.per_day * days_late)
 
 
-def _replaces(later: _Attempt, earlier: _Attempt, assignment: Assignment) -> bool:
+def _replaces(later: Attempt, earlier: Attempt, assignment: Assignment) -> bool:
     """Return whether the points come from the later attempt and not from the earlier attempt.
 
     The assignment decides whether the best attempt or the last attempt with an answer gives the points.
@@ -141,8 +170,18 @@ def format_csv(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     writer = csv.writer(file)
     writer.writerow(header)
     for line in lines:
-        writer.writerow([f"'{cell}" if re.match(FORMULA, cell) else cell for cell in line])
+        writer.writerow([quote_formula(cell) for cell in line])
     return file.getvalue()
+
+
+def quote_formula(cell: str) -> str:
+    """Return the text of a cell, with a quote at the beginning if a spreadsheet would run it as a formula."""
+    return f"'{cell}" if re.match(FORMULA, cell) else cell
+
+
+def unquote_formula(cell: str) -> str:
+    """Remove the quote that `quote_formula` adds."""
+    return re.sub(f"^'{FORMULA}", "", cell)
 
 
 def format_answers_table(rows: Iterable[Row], assignment: Assignment) -> str:
@@ -158,8 +197,12 @@ def format_gradebook(
     class_points: Iterable[StudentPoints], assignment: Assignment, feedback_paths: dict[Path, StudentPoints]
 ) -> str:
     """Return the CSV table for an LMS gradebook, with one row per student."""
-    header = ["id", "name", "email", "points", "of", "days late", "file", "feedback", *assignment.points]
-    paths = {entry.student: str(path) for path, entry in feedback_paths.items()}
+    header = [*GRADES_HEADER, *assignment.points]
+    # A path is bytes on the disk. Under an ASCII locale, str(path) is not what these bytes mean.
+    paths = {
+        entry.student: os.fsencode(path).decode("utf-8", "backslashreplace")
+        for path, entry in feedback_paths.items()
+    }
     lines = []
     for entry in class_points:
         student = entry.student
@@ -192,12 +235,13 @@ def format_gradescope_results(rows: Sequence[Row], assignment: Assignment, probl
 
 def _make_gradescope_test(row: Row, assignment: Assignment) -> dict[str, Any]:
     """Return the entry for one exercise in results.json."""
+    card = format_card(row) or "The file has no answer to this exercise."
     return {
         "name": row.exercise,
         "score": compute_row_points(row, assignment),
         "max_score": sum(assignment.points[row.exercise].values()),
         "status": "passed" if row.passed else "failed",
-        "output": format_card(row),
+        "output": "\n".join(filter(None, [card, explain_outputs(row, assignment)])),
         "output_format": "text",
         "visibility": "visible",
     }
@@ -225,8 +269,7 @@ def read_key(path: Path) -> Key:
         raise ValueError(f"{str(path)!r} is not a key of numbers and names; choose a different file")
     key = {}
     for number, *person in lines[1:]:
-        # Remove the quotes that `format_csv` adds.
-        key[tuple(re.sub(f"^'{FORMULA}", "", cell) for cell in person)] = number
+        key[tuple(unquote_formula(cell) for cell in person)] = number
     return key
 
 

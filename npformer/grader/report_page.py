@@ -1,5 +1,6 @@
 """Write the summary for the teacher, a page that prints on two sheets, and the feedback for the students."""
 
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +14,14 @@ from npformer.exercises import list_exercises
 from npformer.exercises.assignment_file import Assignment
 from npformer.grader.class_list import Owners, Student
 from npformer.grader.grading_process import Row
-from npformer.grader.points import StudentPoints, compute_row_points, format_card
+from npformer.grader.points import (
+    Attempt,
+    StudentPoints,
+    compute_row_points,
+    count,
+    explain_outputs,
+    format_card,
+)
 from npformer.grader.similarity import Pair
 from npformer.handouts.paper import make_page
 
@@ -85,12 +93,24 @@ def format_summary(
     return "\n".join([*lines, *list_decisions(rows, owners)])
 
 
+def format_student_summary(
+    class_points: Iterable[StudentPoints], student: Student, assignment: Assignment
+) -> str:
+    """Return the points of one student, and the exercises without full points."""
+    for entry in class_points:
+        if entry.student == student:
+            ids = [row.exercise for row in entry.rows if not row.passed]
+            not_correct = f" Not correct yet: {', '.join(ids)}." if ids else ""
+            return f"{student}: {entry.total:g} of {count(assignment.worth(), 'point')}.{not_correct}"
+    return f"{student} has no file any more."
+
+
 def format_overview(rows: Sequence[Row]) -> str:
     """Return a line with the number of files, of answers and of correct answers."""
     answered = [row for row in rows if row.is_answered]
     file_count = len({row.submission for row in rows})
     passed_count = sum(row.passed for row in answered)
-    return f"{_count(file_count, 'file')}, {_count(len(answered), 'answer')}, {passed_count} correct."
+    return f"{count(file_count, 'file')}, {count(len(answered), 'answer')}, {passed_count} correct."
 
 
 def list_decisions(rows: Iterable[Row], owners: Owners) -> list[str]:
@@ -120,7 +140,9 @@ def choose_feedback_paths(class_points: Iterable[StudentPoints], folder: Path) -
         counts[stem.casefold()] += 1
         number = counts[stem.casefold()]
         suffix = f"~{number}" if number > 1 else ""
-        paths[folder / f"{stem}{suffix}.md"] = entry
+        # The name is written in UTF-8 also under an ASCII locale, as in a cron job.
+        name = os.fsdecode(f"{stem}{suffix}.md".encode())
+        paths[folder / name] = entry
     return paths
 
 
@@ -128,38 +150,52 @@ def format_feedback(entry: StudentPoints, assignment: Assignment) -> str:
     """Return the feedback for one student in Markdown."""
     paragraphs = [
         f"# {_escape_markdown(f'{assignment.title}: {entry.student}')}",
-        f"{entry.total:g} of {_count(assignment.worth(), 'point')}{_format_lateness(entry.days_late)}.",
+        f"{entry.total:g} of {count(assignment.worth(), 'point')}{_format_lateness(entry.days_late)}.",
     ]
     for reason in dict.fromkeys(row.evidence for row in entry.rows if row.status == "not read"):
         paragraphs += ["The file was not read to the end:", f"> {_escape_markdown(reason)}"]
-    for row in entry.rows:
-        if row.is_answered:
-            paragraphs += _format_row(row, assignment)
-    unanswered = [row.exercise for row in entry.rows if not row.is_answered]
+    has_several_files = len({row.submission for row in entry.rows}) > 1
+    for attempt in entry.attempts:
+        if attempt.row.is_answered:
+            paragraphs += _format_attempt(attempt, assignment, has_several_files)
+    unanswered = [row for row in entry.rows if not row.is_answered]
     if unanswered:
-        paragraphs.append(f"Not answered: {', '.join(unanswered)}.")
+        ids = ", ".join(row.exercise for row in unanswered)
+        worth = sum(sum(assignment.points[row.exercise].values()) for row in unanswered)
+        paragraphs.append(f"Not answered: {ids} (0 of {count(worth, 'point')}).")
+    suggestions = dict.fromkeys(row.evidence for row in unanswered if row.status == "not answered")
+    paragraphs += [_escape_markdown(suggestion) for suggestion in suggestions if suggestion]
     return "\n\n".join(paragraphs) + "\n"
 
 
 def _format_lateness(days_late: int) -> str:
     """Return the end of the sentence about the points, such as "; 2 days late"."""
-    return f"; {_count(days_late, 'day')} late" if days_late else ""
+    return f"; {count(days_late, 'day')} late" if days_late else ""
 
 
-def _count(number: float, noun: str) -> str:
-    """Return a number with its noun: "1 point", "2 points".
-
-    >>> _count(0.5, "point")
-    '0.5 points'
-    """
-    return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
-
-
-def _format_row(row: Row, assignment: Assignment) -> list[str]:
-    """Return the paragraphs about one answer."""
+def _format_attempt(attempt: Attempt, assignment: Assignment, has_several_files: bool) -> list[str]:
+    """Return the paragraphs about one answer: its points, the feedback, and the reasons for the points."""
+    row = attempt.row
     title, *lines = format_card(row).split("\n")
-    points = compute_row_points(row, assignment)
-    return [f"## {row.exercise}: {title} ({_count(points, 'point')})", *map(_escape_markdown, lines)]
+    worth = sum(assignment.points[row.exercise].values())
+    heading = f"## {row.exercise}: {title} ({attempt.points:g} of {count(worth, 'point')})"
+    reasons = [explain_outputs(row, assignment), _explain_lateness(attempt, assignment)]
+    if has_several_files:
+        rule = "best" if assignment.best else "last"
+        reasons.append(f"This answer is in {row.submission}. The {rule} answer to each exercise counts.")
+    return [heading, *(_escape_markdown(line) for line in [*lines, *reasons] if line)]
+
+
+def _explain_lateness(attempt: Attempt, assignment: Assignment) -> str:
+    """Return how many points are deducted because the file is late; "" if none are."""
+    earned = compute_row_points(attempt.row, assignment)
+    if attempt.points == earned:
+        return ""
+    days = count(attempt.days_late, "day")
+    if attempt.points == 0:
+        return f"The answer gives {count(earned, 'point')}, but no points remain {days} after the due date."
+    deducted = count(earned - attempt.points, "point")
+    return f"The answer gives {count(earned, 'point')}, minus {deducted} because the file is {days} late."
 
 
 def _escape_markdown(text: str) -> str:

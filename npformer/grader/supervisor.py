@@ -31,7 +31,7 @@ from npformer.grader.submissions import Submission
 from npformer.grader.worker.sandbox import adopt_orphans, protect_memory
 from npformer.grader.worker_process import end_processes, list_children, remove_directory
 from npformer.installation import version
-from npformer.validation.output_files import write_files
+from npformer.validation.output_files import name_file_in_errors, write_files
 
 # A report: the name of a file, the protections that the system lacks, the digest of the file, and the rows.
 Report: TypeAlias = tuple[str, list[str], str, list[Row]]
@@ -310,18 +310,25 @@ class Journal:
         # The last limit, `hidden`, is left out, because the hidden folder may have moved.
         settings = [version(), ids, list(limits[:-1])]
         lines = self._read_lines()
-        if lines and lines[0] != settings:
+        # A journal that was joined from those of several machines has the settings of each machine.
+        reports = [line for line in lines if line != settings]
+        has_other_settings = any(len(line) == len(settings) for line in reports)
+        if has_other_settings or (lines and lines[0] != settings):
             raise ValueError(
                 f"{str(self.path)!r} belongs to other exercises, other limits or another version"
             )
-        write_files({self.path: json.dumps(settings) + "\n"})
         files_by_name = {file.name: file for file in files}
         finished = {}
-        for name, missing, old_digest, cells in lines[1:]:
+        kept_lines = [settings]
+        for report in reports:
+            name, missing, old_digest, cells = report
             file = files_by_name.get(name)
             if file is not None and digest(_read_or_explain(file)) == old_digest:
                 finished[name] = [Row.from_list(fields) for fields in cells]
-                self.add((name, missing, old_digest, finished[name]))
+                self.missing_protections.update(missing)
+                kept_lines.append(report)
+        # The new file replaces the old one at once: if the disk is full, the old journal remains.
+        write_files({self.path: "".join(json.dumps(line) + "\n" for line in kept_lines)})
         return finished
 
     def _read_lines(self) -> list[Any]:
@@ -341,5 +348,5 @@ class Journal:
         """Append one report to the journal."""
         _, missing, _, _ = report
         self.missing_protections.update(missing)
-        with self.path.open("a", encoding="ascii") as file:
+        with name_file_in_errors(self.path), self.path.open("a", encoding="ascii") as file:
             file.write(json.dumps(report) + "\n")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -222,11 +222,21 @@ def list_children(process_id: int) -> list[int]:
 
 
 def _read_memory(process_id: int) -> int:
-    """Return the bytes of memory that a process has written to. Libraries, which are files, do not count."""
+    """Return the bytes of memory that a process has written to. Libraries, which are files, do not count.
+
+    Processes share the memory that their parent wrote to before the fork. If the system allows it, each of n
+    processes counts 1/n of a shared page. Otherwise each process counts the whole page.
+    """
+    shares = _sum_fields(Path(f"/proc/{process_id}/smaps_rollup"), ("Pss_Anon", "Pss_Shmem"))
+    return shares or _sum_fields(Path(f"/proc/{process_id}/status"), ("RssAnon", "RssShmem"))
+
+
+def _sum_fields(path: Path, names: Sequence[str]) -> int:
+    """Return the sum of these fields of a file in /proc, in bytes."""
     kilobytes = 0
-    for line in _read_text(Path(f"/proc/{process_id}/status")).splitlines():
+    for line in _read_text(path).splitlines():
         name, _, value = line.partition(":")
-        if name in ("RssAnon", "RssShmem"):
+        if name in names:
             kilobytes += int(value.split()[0])
     return kilobytes * 2**10
 

@@ -1,7 +1,8 @@
 """Check output paths before any work is done. Write several files so that none appears if writing fails."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -92,10 +93,20 @@ def write_files(files: Mapping[Path, str | bytes]) -> list[Path]:
             file.parent.mkdir(parents=True, exist_ok=True)
             if isinstance(content, str):
                 content = content.encode("utf-8", "backslashreplace")
-            temporary_files[file].write_bytes(content)
+            with name_file_in_errors(file):
+                temporary_files[file].write_bytes(content)
         for file, temporary_file in temporary_files.items():
             temporary_file.replace(file)
     finally:
         for temporary_file in temporary_files.values():
             temporary_file.unlink(missing_ok=True)
     return list(files)
+
+
+@contextmanager
+def name_file_in_errors(file: Path) -> Iterator[None]:
+    """Raise each OSError of a block again with the name of this file, because a full disk gives no name."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from None

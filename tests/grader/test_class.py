@@ -205,8 +205,12 @@ EXPECTED_TEXTS = (  # a file, and a text that occurs in it
     ("g.csv", "4712,'=Eve <b>,eve@x.org,3,33,0,eve_4712_98_hw1.ipynb,"),
     ("g.csv", "4713,E-my Noether,,0,33,0,,,0,"),
     (ANNA, "# HW \\<1\\>: Anna Smith (4711)\n\n3 of 33 points; 1 day late.\n\nThe file was not read to the end:\n\n> smith"),
-    (ANNA, "\n\n## order.bag: Correct (1 point)\n\nEvery check agrees.\n\nNot answered: order"),
-    (EVE, "## layer_norm.backward: Not yet (3 points)\n\ndgamma and dbeta agree. dx "),
+    (ANNA, "\n\n## order.bag: Correct (0.75 of 1 point)\n\nEvery check agrees.\n\nThe answer gives 1 point, minus 0.25 points because the file is 1 day late.\n\nNot answered: order"),
+    (ANNA, "Correct outputs: dgamma (2 points), dbeta (1 point). Other outputs: dx (4 points).\n\nThe answer gives 3 points, minus 0.75 points because "),
+    (ANNA, " (0 of 25 points)."),
+    (EVE, "## layer_norm.backward: Not yet (3 of 7 points)\n\ndgamma and dbeta agree. dx "),
+    (EVE, "\n\nCorrect outputs: dgamma (2 points), dbeta (1 point). Other outputs: dx (4 points).\n\n"),
+    (EVE, "## order.bag: Not yet: the checker recognises this mistake (0 of 1 point)"),
     ("p.html", "<title>HW &lt;1&gt;</title>"),
     ("p.html", '<b>0–3.3</b><span class="bar"><span class="many" style="width:100.0%"></span></span><span class="n">2<'),
     ("p.html", '<b>29.7–33</b><span class="bar"><span class="many" style="width:0.0%"></span></span><span class="n"></span>'),
@@ -328,7 +332,7 @@ def feedback_class():
 
 def test_choose_feedback_paths_one_per_student(feedback_class):
     class_points, _ = feedback_class
-    without_rows = class_points[0]._replace(rows=[])
+    without_rows = class_points[0]._replace(attempts=[])
     paths = report_page.choose_feedback_paths([*class_points, without_rows], Path("f"))
     assert [path.name for path in paths] == ["A_x.md", "A_x~2.md", "_.md", "_~2.md", "a_x~3.md"]
 
@@ -338,7 +342,29 @@ def test_format_feedback_escapes_markdown(feedback_class):
     text = report_page.format_feedback(class_points[-1]._replace(days_late=2), assignment)
     assert text.startswith("# The class: a\\_x\n\n1 of 2 points; 2 days late.")
     assert "It stopped with “\\<b\\>” \\*y\\*." in text
-    assert "pe.table: Not checked to the end (0 points)" in text
+    assert "pe.table: Not checked to the end (0 of 1 point)" in text
+
+
+def test_format_feedback_names_file_and_lateness(homework):
+    """The student sees which file counts, and why a late answer gives fewer points or none."""
+    files, rows, owners, assignment, days_late = homework
+    ada, *_ = points.compute_class_points(*homework)
+    text = report_page.format_feedback(ada, assignment)
+    assert "## order.bag: Correct (1 of 1 point)" in text
+    assert "This answer is in 1/hw.py. The last answer to each exercise counts." in text
+    assert "The answer gives 2 points, minus 1 point because the file is 2 days late." in text
+    strict = assignment._replace(days=1)
+    too_late, *_ = points.compute_class_points(files, rows, owners, strict, days_late)
+    text = report_page.format_feedback(too_late, assignment)
+    assert "The answer gives 2 points, but no points remain 2 days after the due date." in text
+
+
+def test_format_feedback_suggests_the_right_name(feedback_class):
+    class_points, assignment = feedback_class
+    row = make_row("a.py", "pe.table", "not answered", "The file has pe_tabel: did you mean pe_table?")
+    entry = class_points[0]._replace(attempts=[points.Attempt(0, row, 0)])
+    text = report_page.format_feedback(entry, assignment)
+    assert text.endswith("pe.table (0 of 1 point).\n\nThe file has pe\\_tabel: did you mean pe\\_table?\n")
 
 
 def test_find_similar_ignores_names_and_comments():

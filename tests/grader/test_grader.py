@@ -29,6 +29,7 @@ from npformer.grader.worker import sandbox
 
 EXERCISES_OPTION = f"--exercises={','.join(hostile.IDS)}"
 HAS_UNSHARE = shutil.which("unshare") and not subprocess.run(["unshare", "-Urmnipf", "true"]).returncode
+PATIENCE = 600  # seconds; the limit for everything that ends by itself, also on a slow and busy machine
 NEEDS_PROC = pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks at /proc")
 
 
@@ -75,14 +76,17 @@ def is_of_run(environment_path, temporary):
         return False
 
 
+def wait_until(condition):
+    """Wait until a condition holds. A slow machine may take long, so the limit only ends a hanging test."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < PATIENCE, "the condition does not become true"
+        time.sleep(0.01)
+
+
 def wait_for_processes(temporary):
     """Wait until all processes of the run have ended."""
-    for _ in range(200):
-        process_ids = list_processes(temporary)
-        if not process_ids:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"still running: {process_ids}")
+    wait_until(lambda: not list_processes(temporary))
 
 
 # --- a class with hostile submissions ----------------------------------------------------------------
@@ -147,7 +151,7 @@ def test_grade_hostile_class_changes_no_other_result(few, tmp_path, temporary, m
         f"--grades={tmp_path}/grades.csv",
         f"--feedback={tmp_path}/back",
     ]
-    options = [f"--csv={out}", EXERCISES_OPTION, "--seconds=1", f"--workers={1 if few else 2}", *outputs]
+    options = [f"--csv={out}", EXERCISES_OPTION, "--seconds=2", f"--workers={1 if few else 2}", *outputs]
     assert cli.main(["grade", ".", *options]) == 0
     listener.close()
     assert list_files(folder) == before and not os.listdir(temporary)
@@ -200,7 +204,7 @@ for p in range(1, 99999):
 def small_grader(tmp_path_factory):
     """A submission grader with small limits."""
     home = tmp_path_factory.mktemp("small")
-    with SubmissionGrader(str(home), Limits(seconds=2, megabytes=800)) as grader:
+    with SubmissionGrader(str(home), Limits(seconds=5, megabytes=800, wall=100)) as grader:
         yield grader
 
 
@@ -239,13 +243,11 @@ def softmax_forward(s):
 
 
 def test_grade_ends_a_function_that_sleeps(tmp_path):
-    """The wall limit of 1 second ends the function. A sleeping function never reaches the CPU limit."""
-    started = time.monotonic()
-    with SubmissionGrader(str(tmp_path), Limits(seconds=7, wall=1)) as grader:
+    """The wall limit of 3 seconds ends the function. A sleeping function never reaches the CPU limit."""
+    with SubmissionGrader(str(tmp_path), Limits(seconds=7, wall=3)) as grader:
         bag, softmax = grader.grade("a.py", SLEEPS.encode(), ["order.bag", "softmax.forward"])
     assert bag.status == "pass" and softmax.status == "error"
     assert softmax.evidence == "The code was still running after 7 seconds."
-    assert time.monotonic() - started < 20
 
 
 # --- a system without a sandbox --------------------------------------------------------------------
@@ -267,7 +269,7 @@ def test_grade_without_sandbox_reports_it_and_ends_processes(tmp_path, temporary
     options = [f"--csv={out}", EXERCISES_OPTION, "--seconds=2", "--wall=15", "--workers=1"]
     shell = ["unshare", "-Ur", "sh", "-c", NO_NAMESPACES + '"$@"', "sh"]
     command = [*shell, sys.executable, "-m", "npformer", "grade", str(folder), *options, "--unsafe"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert result.returncode == 0, result.stderr
     assert "Missing protections on this system: files, network, processes, signals." in result.stdout
     rows = {name: row for (name, exercise_id), row in read_rows(out).items() if exercise_id == "pe.table"}
@@ -285,40 +287,46 @@ for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
 PROGRAM = "import sys\nfrom npformer import cli\nsys.exit(cli.main())"
 
 
-def write_twelve_files(folder):
-    """Write twelve files. The last six wait for a point in time, so that the interruption comes first."""
-    folder.mkdir()
-    end = time.time() + 8
+ENDLESS = "import time\nwhile True: time.sleep(1)\n"
+
+
+def write_twelve_files(folder, last_six=""):
+    """Write twelve files. The last six begin with the code `last_six`."""
+    folder.mkdir(exist_ok=True)
     for i in range(12):
         text = hostile.RIGHT if i % 3 else hostile.ZEROS
-        wait = "time.sleep(0.05)" if i < 6 else f"time.sleep(max(0, {end} - time.time()))"
-        (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\nimport time\n{wait}\n{text}")
+        code = last_six if i >= 6 else ""
+        (folder / f"s{i:02}.py").write_text(f"student = 'S{i}'\n{code}{text}")
 
 
 def interrupt_after_three_files(command, temporary, signal_number, is_repeated):
     """Start a run, and send it a signal after three files. Return the process and the text of stderr.
 
-    If `is_repeated`, send the signal twice.
+    If `is_repeated`, send the signal again as soon as the run has ended one of its processes.
     """
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     process.stderr.readline()
     if os.geteuid() == 0:
         assert list_processes(temporary), "the processes of the run are found by its directory"
-    for _ in range(2):
+    for _ in range(3):
         process.stderr.readline()
+    count = len(list_processes(temporary))
+    assert count, "the processes of the run are found by its directory"
     process.send_signal(signal_number)
-    if is_repeated:  # the second signal comes while the run deletes its directory
-        time.sleep(0.2)
+    if is_repeated:
+        wait_until(lambda: len(list_processes(temporary)) < count or process.poll() is not None)
         process.send_signal(signal_number)
-    return process, process.communicate(timeout=60)[1]
+    return process, process.communicate(timeout=PATIENCE)[1]
 
 
 @NEEDS_PROC
 @pytest.mark.parametrize(("signal_number", "workers"), SIGNALS)
 def test_grade_resumes_to_the_same_table(signal_number, workers, tmp_path, temporary, cached_grading):
     folder, out, expected = (tmp_path / name for name in ("class", "out.csv", "expected.csv"))
-    write_twelve_files(folder)
-    arguments = ["grade", str(folder), f"--csv={out}", EXERCISES_OPTION, f"--workers={workers}"]
+    # The last six files never end, so the run cannot finish before the signal comes.
+    write_twelve_files(folder, ENDLESS)
+    limits = [f"--wall={10 * PATIENCE}", f"--workers={workers}"]
+    arguments = ["grade", str(folder), f"--csv={out}", EXERCISES_OPTION, *limits]
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     command = [sys.executable, program, *arguments]
@@ -332,6 +340,7 @@ def test_grade_resumes_to_the_same_table(signal_number, workers, tmp_path, tempo
     wait_for_processes(temporary)
     with journal.open("a") as file:
         file.write('{"file": "s11.py", "rep')  # an incomplete line, as after a full disk
+    write_twelve_files(folder)  # the students submit the last six files again
     assert cli.main([*arguments, "--resume"]) == 0
     rows = grade_class(find_submissions(folder), [*hostile.IDS], Limits())
     expected.write_text(format_answers_table(rows, make_assignment(hostile.IDS)), newline="")
@@ -386,7 +395,7 @@ INTERRUPTIONS = {  # an object, the name of its function to replace, the replace
 def test_grade_interrupted_reports_how_to_resume(
     target, name, interrupt, code, two_files, graded_data, capsys, monkeypatch
 ):
-    arguments = ["grade", str(two_files), "--csv=o.csv", "--html=o.html", "--only=pe.table"]
+    arguments = ["grade", str(two_files), "--csv=o.csv", "--html=o.html", "--exercises=pe.table"]
     monkeypatch.chdir(two_files.parent)
     old_handler = signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
@@ -478,7 +487,12 @@ def test_run_grading_process_ends_with_its_connection(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "setsid", lambda: session_calls.append(True))
     monkeypatch.setattr(sandbox, "end_with_parent", lambda number: None)  # this is not the real process
     supervisor_end.send(FILE_MESSAGE)
-    threading.Timer(0.5, supervisor_end.close).start()
+
+    def receive_and_close():
+        with supervisor_end:
+            supervisor_end.recv()
+
+    threading.Thread(target=receive_and_close).start()
     with restored_sigterm():
         grading_process.run_grading_process(process_end, str(tmp_path), Limits())
     assert session_calls and list_processes(tmp_path) == []

@@ -13,7 +13,7 @@ from npformer import cli
 from npformer.exercises.assignment_file import make_assignment
 from npformer.grader.class_list import Student, read_class_list
 from npformer.grader.grading_process import Row
-from npformer.grader.points import StudentPoints
+from npformer.grader.points import Attempt, StudentPoints
 from npformer.grader.worksheets import add_lateness, fill_worksheet, list_students, read_worksheet
 
 MOODLE = (
@@ -59,7 +59,8 @@ def import_canvas(data, assignment_id):
 def make_points(student, total, has_file=True, status="pass"):
     """Return the points of a student for one exercise."""
     row = Row("hw.py", "", "order.bag", status)
-    return StudentPoints(student, {"order.bag": total}, 0, [row], ["hw.py"] if has_file else [])
+    attempts = [Attempt(total, row, 0)]
+    return StudentPoints(student, {"order.bag": total}, 0, attempts, ["hw.py"] if has_file else [])
 
 
 def make_worksheet(tmp_path, text, encoding="utf-8", **changes):

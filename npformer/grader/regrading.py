@@ -1,0 +1,202 @@
+"""Grade one student again, for `npformer grade --only STUDENT`.
+
+The rows of all other students come from the table of answers that an earlier run has written. In every table,
+only the lines of the student change.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+from npformer.exercises.assignment_file import Assignment
+from npformer.grader.class_list import Owners, Student, find_owners
+from npformer.grader.grading_process import Row
+from npformer.grader.points import GRADES_HEADER, format_csv, quote_formula, unquote_formula
+from npformer.grader.submissions import Submission
+
+MAX_SIMILAR = 5  # the largest number of similar names in an error message
+MIN_SIMILARITY = 0.5
+ANSWERS_HEADER = [*Row._fields, "points"]
+STUDENT_COLUMNS = 3  # the first columns of the table of grades are id, name and email
+
+
+class Regrading(NamedTuple):
+    """One student to grade again, and the table of answers of an earlier run."""
+
+    student: Student
+    files: list[Submission]  # the files to grade again
+    lines: list[list[str]]  # the lines of the old table, without the header
+    old_rows: list[Row]  # the rows of all other files that still exist
+    claims: dict[str, str]  # for each file of the table, a text that names its student
+    old_names: set[str]  # the names in the old table of all files that belonged to the student
+
+
+def start_regrading(
+    text: str,
+    table: Path,
+    files: Sequence[Submission],
+    students: Sequence[Student] | None,
+    assignment: Assignment,
+) -> Regrading:
+    """Find the student whom `text` names, and the files to grade again.
+
+    These are the files of the student and the files without an owner, because a new file of the student may
+    be among them. Raises ValueError if the table does not fit or if `text` does not name one student.
+    """
+    lines = _read_lines(table, ANSWERS_HEADER)
+    names = {quote_formula(file.name): file.name for file in files}
+    rows = [_read_row(line, names) for line in lines]
+    _check_exercises(rows, table, assignment)
+    claims = _read_claims(rows, files, students)
+    owners = find_owners(files, claims, students)
+    known = students if students is not None else [*owners.by_file.values()]
+    student = choose_student(text, known)
+    existing = {file.name for file in files}
+    to_grade = []
+    for file in files:
+        is_of_other = owners.by_file.get(file.name, student) != student
+        if not file.skip_reason and not is_of_other:
+            to_grade.append(file)
+    again = {file.name for file in to_grade}
+    old_rows = [row for row in rows if row.submission in existing and row.submission not in again]
+    shown_name = name_students(known)[student]
+    old_names = {name for name, owner in owners.by_file.items() if owner == student}
+    old_names |= {row.submission for row in rows if row.student == shown_name} - existing
+    return Regrading(student, to_grade, lines, old_rows, claims, old_names)
+
+
+def choose_student(text: str, students: Iterable[Student]) -> Student:
+    """Return the student with this number, login, email address or name.
+
+    Raises ValueError for no student or several students. The message lists similar names.
+    """
+    by_word: dict[str, list[Student]] = {}
+    for student in dict.fromkeys(students):
+        words = (student.id, student.name, student.email, str(student), *student.keys)
+        for word in {word.casefold() for word in words if word}:
+            by_word.setdefault(word, []).append(student)
+    wanted = text.strip().casefold()
+    found = by_word.get(wanted, [])
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ValueError(f"--only {text!r} fits {_join(found)}; use the number or the email address")
+    parts = [word for word in by_word if wanted and wanted in word]
+    similar = dict.fromkeys([*parts, *get_close_matches(wanted, by_word, MAX_SIMILAR, MIN_SIMILARITY)])
+    near = dict.fromkeys(student for word in similar for student in by_word[word])
+    advice = f"similar: {_join([*near][:MAX_SIMILAR])}" if near else "no name is similar"
+    raise ValueError(f"--only {text!r} is not a student of this class; {advice}")
+
+
+def _join(students: Iterable[Student]) -> str:
+    """Return the names of the students, separated by commas."""
+    return ", ".join(map(str, students))
+
+
+def _read_claims(
+    rows: Iterable[Row], files: Sequence[Submission], students: Sequence[Student] | None
+) -> dict[str, str]:
+    """Return, for each file of the table, a text by which `find_owners` finds its student again."""
+    shown = {row.submission: row.student for row in rows}
+    if students is not None:
+        by_name = {name: student for student, name in name_students(students).items()}
+        return {file: _get_key(by_name[name]) if name in by_name else name for file, name in shown.items()}
+    named_by_path = find_owners(files, {}, None).by_file
+    claims = {}
+    for file, name in shown.items():
+        owner = named_by_path.get(file)
+        number = owner.id if owner is not None else ""
+        name_in_file = name.removesuffix(f" ({number})")  # the table shows it after names that occur twice
+        is_from_path = owner is not None and name_in_file in (owner.name, number)
+        claims[file] = "" if is_from_path else name_in_file
+    return claims
+
+
+def _get_key(student: Student) -> str:
+    """Return what identifies a student best: the number, the email address or the name."""
+    return student.id or student.email or student.name
+
+
+def name_students(students: Iterable[Student]) -> dict[Student, str]:
+    """Return the name of each student in the table of answers. Students of the same name get a number."""
+    students = list(dict.fromkeys(students))
+    names = [student.name for student in students]
+    shown = {}
+    for student in students:
+        is_unique = names.count(student.name) == 1
+        shown[student] = student.name if student.name and is_unique else str(student)
+    return shown
+
+
+# --- the tables -----------------------------------------------------------------------------------
+
+
+def _read_lines(table: Path, header: Sequence[str]) -> list[list[str]]:
+    """Return the lines of a table without its header. Raises ValueError if it is not the expected table."""
+    if not table.exists():
+        raise ValueError(f"--only changes the tables of an earlier run, but there is no file {str(table)!r}")
+    with table.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.reader(file))
+    if not lines or lines[0] != [*header]:
+        raise ValueError(f"{str(table)!r} is not the table of an earlier run with the same exercises")
+    return lines[1:]
+
+
+def _read_row(line: Sequence[str], names: dict[str, str]) -> Row:
+    """Return the row of a line of the table of answers; `names` are the names of files by their cells."""
+    cells: dict[str, str | tuple[str, ...]] = dict(zip(Row._fields, map(unquote_formula, line), strict=False))
+    for field, default in Row._field_defaults.items():
+        if isinstance(default, tuple):
+            cells[field] = tuple(str(cells[field]).split())
+    cells["submission"] = names.get(line[0], line[0])
+    return Row.from_list([*cells.values()])
+
+
+def _check_exercises(rows: Iterable[Row], table: Path, assignment: Assignment) -> None:
+    """Raise ValueError if the table has other exercises than the assignment."""
+    exercises = {row.exercise for row in rows if row.exercise}
+    if exercises != set(assignment.points):
+        raise ValueError(f"{str(table)!r} has other exercises than this assignment")
+
+
+def read_old_grades(path: Path, assignment: Assignment) -> list[list[str]]:
+    """Return the lines of the table of grades. Raises ValueError if there is no such table."""
+    return _read_lines(path, [*GRADES_HEADER, *assignment.points])
+
+
+def merge_rows(regrading: Regrading, files: Iterable[Submission], new_rows: Iterable[Row]) -> list[Row]:
+    """Return the old and the new rows, in the order of the files."""
+    by_file: dict[str, list[Row]] = {}
+    for row in (*regrading.old_rows, *new_rows):
+        by_file.setdefault(row.submission, []).append(row)
+    return [row for file in files for row in by_file.get(file.name, [])]
+
+
+def merge_answers(regrading: Regrading, text: str, owners: Owners) -> str:
+    """Return the old table of answers with the student's lines of the new table, which is `text`."""
+    own_names = {name for name, owner in owners.by_file.items() if owner == regrading.student}
+    changed = {quote_formula(name) for name in own_names | regrading.old_names}
+    new_lines = list(csv.reader(io.StringIO(text, newline="")))[1:]
+    lines = [line for line in regrading.lines if line[0] not in changed]
+    lines += [line for line in new_lines if line[0] in changed]
+    lines.sort(key=lambda line: unquote_formula(line[0]))  # the lines of one file keep their order
+    return format_csv(ANSWERS_HEADER, lines)
+
+
+def merge_grades(student: Student, old_lines: Sequence[list[str]], text: str) -> str:
+    """Return the old table of grades with the student's line of the new table, which is `text`."""
+    header, *lines = csv.reader(io.StringIO(text, newline=""))
+    key = [quote_formula(cell) for cell in (student.id, student.name, student.email)]
+    new_lines = [line for line in lines if line[:STUDENT_COLUMNS] == key]
+    merged = []
+    is_placed = False
+    for line in old_lines:
+        is_own_line = line[:STUDENT_COLUMNS] == key
+        merged += new_lines if is_own_line else [line]
+        is_placed = is_placed or is_own_line
+    if not is_placed:
+        merged += new_lines
+    return format_csv(header, merged)
