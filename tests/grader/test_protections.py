@@ -427,9 +427,13 @@ def test_run_grading_process_adds_up_the_time_of_a_student(tmp_path, monkeypatch
     supervisor_end, process_end = Pipe()
     for student in ("ada", "bob", "ada", "ada"):
         supervisor_end.send(("a.py", b"", [], student))
-    thread = threading.Timer(
-        0.0, lambda: [supervisor_end.recv() for _ in range(4)] and supervisor_end.close()
-    )
+
+    def receive_and_close():
+        for _ in range(4):
+            supervisor_end.recv()
+        supervisor_end.close()
+
+    thread = threading.Thread(target=receive_and_close)
     thread.start()
     grading_process.run_grading_process(process_end, str(tmp_path), grading_process.Limits())
     thread.join()
