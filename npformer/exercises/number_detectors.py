@@ -597,10 +597,10 @@ def check_row_sums(trial: Trial) -> Finding | None:
     if not all(a.shape == b.shape and sums_to_1(b) for a, b in trial.pairs) or sums_to_1(*trial.found):
         return None
     sums = np.concatenate([np.ravel(a.sum(axis=-1)) for a in trial.found if not sums_to_1(a)])
-    farthest = float(sums[np.argmax(np.abs(sums - 1))])
+    largest = float(np.abs(sums - 1).max())
     is_vector = trial.right[0].ndim == 1
     kind = "sum_is_not_1" if is_vector else "rows_do_not_sum_to_1"
-    return make_finding(kind, sum=farthest)
+    return make_finding(kind, difference=largest)
 
 
 def check_proportions(trial: Trial) -> Finding | None:

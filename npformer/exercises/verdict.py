@@ -172,8 +172,8 @@ KINDS: dict[str, Kind] = {
         not_finite_without_mask="",
         not_finite_in_calls="bad calls",
         nearly_correct="",
-        rows_do_not_sum_to_1="sum",
-        sum_is_not_1="sum",
+        rows_do_not_sum_to_1="difference",
+        sum_is_not_1="difference",
         ratios_in_rows="",
         ratios_in_vector="",
         # Findings of the detectors that call the function again.
