@@ -184,7 +184,7 @@ def RECORDS_D_KV(W_Q: Any, name: str, call: Call) -> None:
     d_model = call.sizes["d_model"]
     if n_kv_heads is None:
         call.sizes["d_kv"] = d_model
-    elif _is_divisor(n_heads, d_model) and _is_divisor(n_kv_heads, n_heads):
+    elif is_divisor(n_heads, d_model) and is_divisor(n_kv_heads, n_heads):
         call.sizes["d_kv"] = d_model // n_heads * n_kv_heads
 
 
@@ -195,7 +195,7 @@ def _setting(name: str, call: Call) -> Any:
     return getattr(call.arguments.get("config"), name, None)
 
 
-def _is_divisor(value: Any, whole: int) -> bool:
+def is_divisor(value: Any, whole: int) -> bool:
     """Return whether value is a positive integer that divides `whole`."""
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     return is_integer and value >= 1 and whole % value == 0

@@ -335,7 +335,7 @@ def test_find_relation_correct_second_case_is_none(kind, is_first):
     assert find_relation([case, correct] if is_first else [correct, case]) is None
 
 
-def test_find_relation_term_needs_long_arrays_in_every_case():
+def test_find_relation_term_needs_long_arrays():
     cases = []
     for n in (2, 24):
         right, other = draw_integers(2, n)

@@ -70,13 +70,15 @@ LM_CONFIG = npf.CausalLMConfig(
     d_model=8, d_ff=12, n_heads=2, n_kv_heads=1, n_layers=1, max_length=9, tied=False
 )
 LM = drawn(npf.init_causal_lm, VOCAB_SIZE, LM_CONFIG)
+LATENT = drawn(partial(npf.init_latent_attention, n_heads=2, d_k=5, d_c=3, d_R=6), 8)
+LATENT = LATENT._replace(W_UV=array(3, 14, seed=5), W_O=array(14, 8, seed=6))  # d_v = 7 is not d_k
 MINILM = make_sentence_encoder()
 
 # --- the values of arguments ------------------------------------------------------------------------
 
 # Examples of parameters, configs and states. An argument with a NamedTuple type gets the first example of
 # this type. The example may be a part of a larger one, such as a block of MODEL.
-EXAMPLES = (MODEL, LM, MINILM, CONFIG, LM_CONFIG, npf.adam_init(norm_params(3)))
+EXAMPLES = (MODEL, LM, LATENT, MINILM, CONFIG, LM_CONFIG, npf.adam_init(norm_params(3)))
 
 # The lengths of all dimensions except sequences (T, T_q, S, T_k).
 LENGTHS = {
@@ -96,9 +98,9 @@ VALUES_BY_NAME = {
     "start_id": 1, "step": 3, "stop_id": 2, "temperature": 0.8, "tile": 2, "tolerance": 1e-6, "top_k": 3,
     "top_p": 0.9, "weight_decay": 0.01, "xp": np,
     # sizes
-    "B": 2, "T": 6, "T_k": 4, "T_q": 3, "d": CONFIG.d_model, "d_ff": CONFIG.d_ff, "d_model": CONFIG.d_model,
-    "k": 2, "max_length": 4, "max_new_tokens": 3, "n": 3, "n_heads": CONFIG.n_heads, "n_merges": 3, "r": 4,
-    "vocab_size": VOCAB_SIZE,
+    "B": 2, "T": 6, "T_k": 4, "T_q": 3, "d": CONFIG.d_model, "d_R": 6, "d_c": 3, "d_ff": CONFIG.d_ff,
+    "d_k": 5, "d_model": CONFIG.d_model, "k": 2, "max_length": 4, "max_new_tokens": 3, "n": 3,
+    "n_heads": CONFIG.n_heads, "n_merges": 3, "r": 4, "vocab_size": VOCAB_SIZE,
     # trees, texts, functions
     "tree": TREE[:1], "trees": (TREE[:1],), "arrays": TREE[:1], "params": norm_params(3),
     "grads": norm_params(3), "like": (np.ones(2),), "text": "low lower", "sentence": "Dog bites man.",

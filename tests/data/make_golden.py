@@ -129,6 +129,24 @@ def grouped_attention(t, s):
     return heads.transpose(-3, -2).flatten(-2) @ t["W_O"]
 
 
+def multi_head_latent_attention(t, s):
+    """Compute latent attention as DeepSeek's code does: two wide products, which are then split.
+
+    The first product gives the latent vector and the shared key, the second the keys and values of each head.
+    """
+    n, d_c = s["n_heads"], t["gamma"].shape[0]
+    heads = {name: t[f"W_{name}"].unflatten(-1, (n, -1)) for name in ("UK", "UV", "Q", "QR")}
+    latent, k_R = (t["x"] @ torch.cat([t["W_DKV"], t["W_KR"]], -1)).tensor_split([d_c], -1)
+    kv = rms_norm(latent, t["gamma"], s["eps"]) @ torch.cat([heads["UK"], heads["UV"]], -1).flatten(-2)
+    k_C, v = kv.unflatten(-1, (n, -1)).transpose(-3, -2).tensor_split([heads["UK"].shape[-1]], -1)
+    q = t["x"] @ torch.cat([heads["Q"], heads["QR"]], -1).flatten(-2)
+    q_C, q_R = q.unflatten(-1, (n, -1)).transpose(-3, -2).tensor_split([k_C.shape[-1]], -1)
+    k_R = rotate(k_R, base=s["base"]).unsqueeze(-3).expand(*k_C.shape[:-1], -1)
+    q, k = torch.cat([q_C, rotate(q_R, base=s["base"])], -1), torch.cat([k_C, k_R], -1)
+    mask = torch.zeros(()).masked_fill(~t["mask"].unsqueeze(-3), -math.inf)
+    return attend(q, k, v, mask).transpose(-3, -2).flatten(-2) @ t["W_O"]
+
+
 def stack(t, s):
     """Run an encoder, or a decoder if the case has a memory; each has one or more blocks."""
     is_decoder = "memory" in t
@@ -216,6 +234,7 @@ FUNCTIONS = (
     attention,
     multi_head_attention,
     grouped_attention,
+    multi_head_latent_attention,
     transformer,
     causal_lm,
     cross_entropy,
