@@ -411,7 +411,7 @@ def test_grade_stops_when_the_budget_is_used(thread_grader):
     assert (row.status, row.evidence) == ("not read", "The files of this student have used up their time.")
 
 
-def test_run_grading_process_adds_up_the_time_of_a_student(tmp_path, monkeypatch):
+def test_grading_process_adds_up_times_of_a_student(tmp_path, monkeypatch):
     """Each file uses two of the three time limits. Only the third file gets no time."""
     budgets = []
 
