@@ -103,6 +103,7 @@ class GradingProcess:
         """
         self.file = file
         self.clock = threading.Timer(get_longest_time(self.limits, len(ids)), self.kill_stuck)
+        self.clock.daemon = True  # A run that a second signal ends does not wait for the timer.
         self.clock.start()
         with suppress(OSError):  # If the process has ended, `receive` reports this.
             self.connection.send((file.name, _read_or_explain(file), ids, student))
@@ -163,7 +164,9 @@ def iter_reports(
         try:
             for process in processes:
                 process.end()
-        finally:  # This also runs after a second Ctrl+C.
+        finally:  # This also runs after a second signal, which interrupts the loop above.
+            for process in processes:
+                process.process.kill()
             end_processes(others)  # A grading process that was killed may have left processes behind.
             adopt_orphans(False)
             remove_directory(home)
