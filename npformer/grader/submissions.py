@@ -7,9 +7,10 @@ nor a notebook is listed with the reason why it is not graded.
 
 import os
 import re
+import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -20,6 +21,8 @@ from zlib import error as ZlibError
 from npformer.grader.worker.protocol import readable
 
 MAX_BYTES = 2**24  # the largest size of one submission
+MAX_FILES = 40  # the largest number of files of one student that are graded
+IS_LINK = "it is a symbolic link"
 MAX_ZIP_DEPTH = 2  # depth 2: the zip file of a class may contain zip files of students
 SUFFIX = re.compile(r"(\.py|\.ipynb)(\.txt|\.json)?$", re.IGNORECASE)  # some browsers add .txt or .json
 READ_ERRORS = (OSError, RuntimeError, EOFError, BadZipFile, ZlibError, ValueError)
@@ -102,6 +105,47 @@ def parse_lms_name(name: str) -> dict[str, str]:
     return {}
 
 
+def find_students(files: list[Submission], top: Path, owners: Mapping[str, str]) -> dict[str, str]:
+    """Return the student of each file by file name, as far as the path shows the student.
+
+    This is used for limits only. `owners` are the students whom the class list shows. Otherwise, the number
+    in the file name of an LMS or the student's zip file shows the student. Other files are left out.
+    """
+    students = {}
+    for file in files:
+        parts = parse_lms_name(file.original_name)
+        zip_name = _get_zip_name(file.original_name, top)
+        student = owners.get(file.name) or parts.get("id") or parts.get("submission") or zip_name
+        if student:
+            students[file.name] = student
+    return students
+
+
+def _get_zip_name(name: str, top: Path) -> str:
+    """Return the path of the student's zip file that contains this file, or ""."""
+    folders = name.split("/")[:-1]
+    is_zip_of_class = top.suffix.casefold() == ".zip"
+    first = 1 if is_zip_of_class else 0
+    for count in range(first + 1, len(folders) + 1):
+        if folders[count - 1].casefold().endswith(".zip"):
+            return "/".join(folders[:count])
+    return ""
+
+
+def skip_surplus_files(files: list[Submission], students: Mapping[str, str]) -> list[Submission]:
+    """Return the files. If a student has more than MAX_FILES files to grade, the others get a skip reason."""
+    counts = Counter[str]()
+    checked = []
+    for file in files:
+        student = students.get(file.name, "")
+        if student and not file.skip_reason:
+            counts[student] += 1
+            if counts[student] > MAX_FILES:
+                file = file._replace(skip_reason=f"the student has more than {MAX_FILES} files")
+        checked.append(file)
+    return checked
+
+
 def _walk_folder(top: Path) -> Iterator[tuple[Path, str]]:
     """Yield each file with an empty reason, and each rejected folder with the reason.
 
@@ -115,13 +159,14 @@ def _walk_folder(top: Path) -> Iterator[tuple[Path, str]]:
             if reason:
                 yield Path(parent, folder), reason
         for name in names:
-            yield Path(parent, name), ""
+            path = Path(parent, name)
+            yield path, IS_LINK if path.is_symlink() else ""
 
 
 def _get_folder_skip_reason(folder: Path) -> str:
     """Return the reason why a folder is skipped, or "" if the folder is visited."""
     if folder.is_symlink():
-        return "it is a link to a folder"
+        return IS_LINK
     if not os.access(folder, os.R_OK | os.X_OK):
         return "the folder cannot be opened"
     if (folder / "pyvenv.cfg").exists():
@@ -132,11 +177,12 @@ def _get_folder_skip_reason(folder: Path) -> str:
 def _open_inside(path: Path, folder: Path) -> IO[bytes]:
     """Open a file in the folder.
 
-    A submission can be a link to any of the teacher's files. Such a link is rejected, because errors and
-    feedback could show the file's content to the student.
+    A link is never followed: it could show another student's answers or any of the teacher's files. A
+    submission without a sandbox could replace a file by a link, so this is also checked here.
     """
-    if not path.resolve().is_relative_to(folder.resolve()):
-        raise ValueError("it is a link to a place outside the folder")
+    is_link = path.is_symlink() or not path.resolve().is_relative_to(folder.resolve())
+    if is_link and path != folder:
+        raise ValueError(IS_LINK)
     if path.exists() and not path.is_file():
         raise ValueError("it is not a regular file")
     return path.open("rb")
@@ -183,7 +229,10 @@ def _iter_zip_members(zip_file: Submission, depth: int) -> Iterator[Submission]:
         return
     for member in archive.infolist():
         if not member.is_dir():
-            yield from _classify(_make_member(zip_file.name, archive, member), depth=depth + 1)
+            # A zip file that was made on Unix stores the mode of each file in these bits.
+            is_link = stat.S_ISLNK(member.external_attr >> 16)
+            reason = IS_LINK if is_link else ""
+            yield from _classify(_make_member(zip_file.name, archive, member), reason, depth=depth + 1)
 
 
 def _make_member(zip_name: str, archive: ZipFile, member: ZipInfo) -> Submission:
