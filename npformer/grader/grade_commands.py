@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from npformer.exercises.assignment_file import Assignment, make_assignment, read_assignment
-from npformer.grader import CONVENTION, class_list, points, report_page, similarity, supervisor
+from npformer.grader import CONVENTION, class_list, companions, points, report_page, similarity, supervisor
 from npformer.grader.class_list import Owners
 from npformer.grader.grading_process import Limits, Row
 from npformer.grader.submissions import Submission, find_submissions
 from npformer.grader.supervisor import Journal
 from npformer.handouts.exercise_commands import parse_ids
 from npformer.validation.output_files import check_output_file, check_output_folder, write_files
+
+MAX_CHECKED_FILES = 20  # the largest number of files in a folder that `npformer check` accepts
 
 
 def _read_settings(options: Namespace) -> tuple[Assignment, Limits]:
@@ -63,17 +65,25 @@ def check(options: Namespace) -> Iterator[str]:
 
 
 def _grade_one_file(path: Path, typed: str, assignment: Assignment, limits: Limits) -> list[Row]:
-    """Grade the only file in a folder. Raises ValueError if there are several files."""
-    files = [file for file in find_submissions(path) if not file.skip_reason]
-    if len(files) > 1:
+    """Grade the file with answers in a folder, which may also contain modules and data of the same student.
+
+    Raises ValueError if several files have answers.
+    """
+    files = [file for file in companions.attach_all(find_submissions(path)) if not file.skip_reason]
+    if len(files) > MAX_CHECKED_FILES:
         raise ValueError(f"{typed!r} contains {len(files)} files to check; expected one")
-    return supervisor.grade_class(files, list(assignment.points), limits)
+    rows = supervisor.grade_class(files, list(assignment.points), limits)
+    answered = {row.submission for row in rows if row.is_answered}
+    if len(answered) > 1:
+        raise ValueError(f"{typed!r} contains {len(answered)} files with answers; expected one")
+    shown = answered or {files[0].name}
+    return [row for row in rows if row.submission in shown]
 
 
 def _iter_replies(rows: Sequence[Row], is_assigned: bool) -> Iterator[str]:
     """Yield the feedback, the problems and the number of correct answers.
 
-    Exits with code 1 unless the whole file was read and all answers are correct. A missing answer counts as
+    Exits with code 1 unless the file was read and all answers are correct. A missing answer counts as
     wrong only if the user has chosen the exercises (`is_assigned`), or if there is no answer at all.
     """
     answered = [row for row in rows if row.is_answered]
@@ -81,8 +91,12 @@ def _iter_replies(rows: Sequence[Row], is_assigned: bool) -> Iterator[str]:
     for row in answered:
         yield f"{row.exercise}: " + points.format_card(row).replace("\n", "\n  ") + "\n"
     is_incomplete = any(row.status == "not read" for row in unanswered)
+    for problem in dict.fromkeys(row.problem for row in rows if row.problem):
+        yield f"Problems in the file: {problem}\n"
+    problems = {row.problem for row in rows}
     for reason in dict.fromkeys(row.evidence for row in unanswered if row.evidence):
-        yield f"Not read to the end. {reason}\n" if is_incomplete else f"{reason}\n"
+        if not any(reason in problem for problem in problems):
+            yield f"{reason}\n"
     is_answer_missing = bool(unanswered) and is_assigned
     if is_answer_missing:
         yield f"Not answered: {', '.join(row.exercise for row in unanswered)}.\n"
@@ -117,6 +131,7 @@ def grade(options: Namespace) -> Iterator[str]:
     key = points.read_key(Path(options.anonymous)) if options.anonymous else None
     if key is not None:
         files = points.number_files(files)
+    files = companions.attach_companions(files, students)
     with _explain_resume(journal.path):
         rows = supervisor.grade_class(files, list(assignment.points), limits, options.workers, journal)
         claims = {row.submission: row.student for row in rows}

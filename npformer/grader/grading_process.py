@@ -27,6 +27,7 @@ from npformer.exercises import Result, check, list_exercises, templates
 from npformer.exercises.probe import pause_wall_limit
 from npformer.exercises.remote_calls import RemoteResult, StudentError
 from npformer.exercises.verdict import Finding, make_finding
+from npformer.grader.companions import Companions
 from npformer.grader.worker.protocol import Channel, Forged, Functions, pack, readable, unpack
 
 MAX_CALLBACKS = 1000  # how often one call of a student's function may call functions of the checker
@@ -34,7 +35,13 @@ MIN_SHARE = 0.05  # a new worker for the same file gets at least this part of th
 WALL_SECONDS_PER_CPU_SECOND = 3  # gives the limit of wall time if the user has set none
 CPU_TOLERANCE = 0.5  # A worker that ends within so many seconds of its CPU limit has reached the limit.
 SYSTEM_SECONDS = 60.0  # the time limit for starting a process; it does not count as the student's time
-TEXT_LENGTHS = {"student": 100, "problem": 300, "names": 5000}  # the largest lengths of texts from the worker
+TEXT_LENGTHS = {
+    "student": 100,
+    "problem": 600,
+    "notes": 300,
+    "names": 5000,
+}  # the largest lengths of texts from the worker
+REASON_LENGTH = 300  # the largest length of the reason why an answer is missing
 REPLY_LENGTH = 2000  # the largest length of each text in a row
 MESSAGE_LENGTH = 80  # the largest length of an error message, which the student may have written
 TYPE_NAME_LENGTH = 60
@@ -43,9 +50,11 @@ MAX_LINE = 2**24  # the largest line number; a submission has at most this numbe
 NAME_SIMILARITY = 0.8  # the least similarity of a misspelt name and the suggested name
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 SLOW_IMPORTS = {  # modules that take seconds to import, each with bytes that show its use in a submission
-    "matplotlib.pyplot": b"matplotlib",
-    "IPython.core.inputtransformer2": b'"cells"',
+    "matplotlib.pyplot": (b"matplotlib",),
+    "IPython.core.inputtransformer2": (b'"cells"', b"\n%", b"\n!"),
 }
+
+NO_COMPANIONS = Companions()
 
 Message = dict[str, Any]
 
@@ -77,6 +86,7 @@ class Row(NamedTuple):
     evidence: str = ""  # `evidence`, `hint` and `question` are texts for people; no program reads them.
     hint: str = ""
     question: str = ""
+    problem: str = ""  # the first problems in running the submission, the same text in all of its rows
 
     @property
     def passed(self) -> bool:
@@ -97,14 +107,18 @@ class Row(NamedTuple):
 
 def make_unread_rows(name: str, ids: Iterable[str], reason: str) -> list[Row]:
     """Return the rows of a file that cannot be graded."""
-    return [Row(name, "", exercise_id, "not read", evidence=reason) for exercise_id in ids]
+    return [Row(name, "", exercise_id, "not read", evidence=reason, problem=reason) for exercise_id in ids]
 
 
-def digest(data: bytes | str) -> str:
-    """Return the digest of a file's bytes. If the file cannot be read, return the text with the reason."""
+def digest(data: bytes | str, companions: Companions = NO_COMPANIONS) -> str:
+    """Return the digest of a file and its companions. If the file cannot be read, return the reason."""
     if isinstance(data, str):
         return data
-    return hashlib.sha256(data).hexdigest()
+    files = [(path, hashlib.sha256(content).hexdigest()) for path, content in companions.files]
+    own = hashlib.sha256(data).hexdigest()
+    if not files:
+        return own
+    return hashlib.sha256(repr((own, companions.folder, files)).encode()).hexdigest()
 
 
 # --- one submission -------------------------------------------------------------------------------
@@ -140,16 +154,20 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         self.server.close()
         self.process.wait()
 
-    def grade(self, name: str, data: bytes, ids: Sequence[str]) -> list[Row]:
+    def grade(
+        self, name: str, data: bytes, ids: Sequence[str], companions: Companions = NO_COMPANIONS
+    ) -> list[Row]:
         """Return one row for each exercise. Raises EOFError if the server has ended, and no other error."""
         self.name = name
         self.data = data
         self.ids = tuple(ids)
+        self.companions = companions
         self.started_workers = 0
         self.channel: Channel | None = None
         try:
             self.start_worker()
-            return [self.grade_exercise(exercise_id) for exercise_id in self.ids]
+            rows = [self.grade_exercise(exercise_id) for exercise_id in self.ids]
+            return [row._replace(problem=self.describe_problems()) for row in rows]
         except WorkerEnded as ended:
             return make_unread_rows(name, ids, templates.sentence(ended.reason))
         finally:
@@ -169,12 +187,19 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         wall = self.limits.wall or WALL_SECONDS_PER_CPU_SECOND * self.limits.seconds
         self.cpu = max(self.limits.seconds * share, 1.0)
         self.wall_left = wall * share
-        imports = [module for module, sign in SLOW_IMPORTS.items() if sign in self.data]
+        imports = [module for module, signs in SLOW_IMPORTS.items() if any(s in self.data for s in signs)]
         request = {"cpu": self.cpu, "megabytes": self.limits.megabytes, "imports": imports}
         self.channel = self.fork_worker(request)
         self.failure: Finding | None = None  # why this worker gets no more requests
         data = np.frombuffer(self.data, np.uint8)
-        message = {"name": Path(self.name).name, "data": data, "ids": self.ids}
+        files = {path: np.frombuffer(content, np.uint8) for path, content in self.companions.files}
+        message = {
+            "name": Path(self.name).name,
+            "data": data,
+            "ids": self.ids,
+            "folder": self.companions.folder,
+            "files": files,
+        }
         self.read_answers(self.request(message, decode=partial(unpack, function_at=self.make_function)))
 
     def read_answers(self, reply: Any) -> None:
@@ -184,12 +209,25 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         """
         try:
             self.answers = {exercise_id: reply["answers"][exercise_id] for exercise_id in self.ids}
+            self.reasons = {}  # why answers are missing
+            for exercise_id in self.ids:
+                reason = readable(reply["reasons"][exercise_id], REASON_LENGTH)
+                self.reasons[exercise_id] = " ".join(reason.split())
             texts = {}
             for key, length in TEXT_LENGTHS.items():
                 texts[key] = " ".join(readable(reply[key], length).split())
         except (TypeError, LookupError, AttributeError):
             self.give_up(make_finding("no_answer_sent"))
         self.student, self.problem, self.names = texts["student"], texts["problem"], texts["names"]
+        self.notes = texts["notes"]
+
+    def describe_problems(self) -> str:
+        """Return the first problems in running the file, the notes, and the files that are left out."""
+        sentences = [self.problem, self.notes]
+        if self.companions.left_out:
+            names = readable(", ".join(self.companions.left_out), REASON_LENGTH)
+            sentences.append(f"These files are left out because they are too large or too many: {names}.")
+        return " ".join(sentence for sentence in sentences if sentence)
 
     def fork_worker(self, request: Message) -> Channel:
         """Start a worker and return its channel. Closing the channel ends the worker and its children."""
@@ -289,8 +327,9 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
             texts = [result.evidence, result.hint, result.question]
             readable_texts = [readable(text or "", REPLY_LENGTH) for text in texts]
             return make_row(result.status, result.codes, result.agreed, *readable_texts)
-        if self.problem:
-            return make_row("not read", evidence=self.problem)
+        reason = self.reasons[exercise_id] or self.problem
+        if reason:
+            return make_row("not read", evidence=reason)
         return make_row("not answered", evidence=_suggest_name(exercise_id, self.names.split()))
 
     def check_answer(self, exercise_id: str, answer: Any) -> Result | Finding:
@@ -431,12 +470,16 @@ def run_grading_process(connection: Any, home: str, limits: Limits) -> None:
     os.setsid()  # In a new session, Ctrl+C and Ctrl+Z reach only the supervisor.
     with SubmissionGrader(home, limits) as grader, suppress(EOFError, OSError):
         while True:
-            name, data, ids = connection.recv()
+            name, data, ids, companions = connection.recv()
             is_readable = isinstance(data, bytes)
-            rows = grader.grade(name, data, ids) if is_readable else make_unread_rows(name, ids, data)
+            rows = (
+                grader.grade(name, data, ids, companions)
+                if is_readable
+                else make_unread_rows(name, ids, data)
+            )
             has_server_ended = grader.process.poll() is not None
             if has_server_ended:
                 # The file may have ended the server. Then this process ends without a report, and the
                 # supervisor grades the file again in a new process. No other file is affected.
                 break
-            connection.send((name, grader.missing_protections, digest(data), rows))
+            connection.send((name, grader.missing_protections, digest(data, companions), rows))

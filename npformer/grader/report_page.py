@@ -80,7 +80,8 @@ def format_summary(rows: Sequence[Row], class_points: Sequence[StudentPoints], o
         mistake = topic.mistakes[0]
         lines.append(f"  {topic.students:4}  {topic.section}")
         lines.append(f"        {mistake.exercise_id}: {mistake.question}")
-    return "\n".join([*lines, *list_decisions(rows, owners)])
+    problems = [f"Problems in {name}: {problem}" for name, problem in find_problems(rows).items()]
+    return "\n".join([*lines, *list_decisions(rows, owners), *problems])
 
 
 def format_overview(rows: Sequence[Row]) -> str:
@@ -99,6 +100,15 @@ def list_decisions(rows: Iterable[Row], owners: Owners) -> list[str]:
         *(f"Missing: {student}." for student in owners.missing),
         *(f"{name}: {reason}" for name, reason in not_graded.items()),
     ]
+
+
+def find_problems(rows: Iterable[Row]) -> dict[str, str]:
+    """Return the first problems of each submission. Files that `list_decisions` lists are left out."""
+    problems = {row.submission: row.problem for row in rows if row.problem}
+    for row in rows:
+        if row.status in ("not read", "passed over"):
+            problems.pop(row.submission, None)
+    return problems
 
 
 # --- feedback for the students --------------------------------------------------------------------
@@ -128,15 +138,25 @@ def format_feedback(entry: StudentPoints, assignment: Assignment) -> str:
         f"# {_escape_markdown(f'{assignment.title}: {entry.student}')}",
         f"{entry.total:g} of {_count(assignment.worth(), 'point')}{_format_lateness(entry.days_late)}.",
     ]
-    for reason in dict.fromkeys(row.evidence for row in entry.rows if row.status == "not read"):
-        paragraphs += ["The file was not read to the end:", f"> {_escape_markdown(reason)}"]
+    problems = {row.submission: row.problem for row in entry.rows if row.problem}
+    for name, problem in problems.items():
+        paragraphs += [f"Problems in {_escape_markdown(name)}:", f"> {_escape_markdown(problem)}"]
     for row in entry.rows:
         if row.is_answered:
             paragraphs += _format_row(row, assignment)
-    unanswered = [row.exercise for row in entry.rows if not row.is_answered]
+    unanswered = [row for row in entry.rows if not row.is_answered and row.exercise]
     if unanswered:
-        paragraphs.append(f"Not answered: {', '.join(unanswered)}.")
+        lines = [f"- {row.exercise}: {_escape_markdown(_explain_missing(row))}" for row in unanswered]
+        paragraphs.append("\n".join(["Not answered, so 0 points:", "", *lines]))
     return "\n\n".join(paragraphs) + "\n"
+
+
+def _explain_missing(row: Row) -> str:
+    """Return the reason why an exercise counts as not answered."""
+    if not row.evidence:
+        return f"the file gives no value to the name {row.exercise.replace('.', '_')}."
+    is_above = row.problem.startswith(row.evidence)
+    return "see the problems above." if is_above else row.evidence
 
 
 def _format_lateness(days_late: int) -> str:
@@ -184,6 +204,7 @@ def format_class_page(
         f"{first} and {second}: {share:.0%} of the shorter submission is also in the longer one"
         for share, first, second in similar
     ]
+    problems = [f"{name}: {problem}" for name, problem in find_problems(rows).items()]
     first_sheet = {
         "Points, and how many students have them": _draw_points(present, worth),
         f'Exercises, the hardest first <span class="colours">{COLOURS}</span>': _draw_exercises(
@@ -195,6 +216,7 @@ def format_class_page(
         "Who needs help first": _draw_weak_students(present, worth),
         "To decide: these cases need a person": _format_lines(list_decisions(rows, owners)),
         "Similarity: a hint, not a verdict": _format_lines(hints),
+        "Problems in files that were graded": _format_lines(problems),
     }
     head = f"<p>{len(present)} of {len(class_points)} students submitted; {escape(format_overview(rows))}</p>"
     sheets = [*_iter_sections(first_sheet), '<div class="sheet"></div>', *_iter_sections(second_sheet)]

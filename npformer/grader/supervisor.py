@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias, cast
 
+from npformer.grader.companions import read_companions
 from npformer.grader.grading_process import Limits, Row, digest, make_unread_rows, run_grading_process
 from npformer.grader.submissions import Submission
 from npformer.installation import version
@@ -79,7 +80,7 @@ class GradingProcess:
         """Send a file to the process."""
         self.file = file
         with suppress(OSError):  # If the process has ended, `receive` reports this.
-            self.connection.send((file.name, _read_or_explain(file), ids))
+            self.connection.send((file.name, _read_or_explain(file), ids, read_companions(file)))
 
     def receive(self) -> Report | None:
         """Return the report on the file, or None if the process has ended."""
@@ -202,7 +203,7 @@ class Journal:
         finished = {}
         for name, missing, old_digest, cells in lines[1:]:
             file = files_by_name.get(name)
-            if file is not None and digest(_read_or_explain(file)) == old_digest:
+            if file is not None and digest(_read_or_explain(file), read_companions(file)) == old_digest:
                 finished[name] = [Row.from_list(fields) for fields in cells]
                 self.add((name, missing, old_digest, finished[name]))
         return finished

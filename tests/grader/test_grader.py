@@ -21,6 +21,7 @@ import pytest
 from npformer import cli
 from npformer.exercises.assignment_file import make_assignment
 from npformer.grader import grading_process, report_page, supervisor
+from npformer.grader.companions import Companions
 from npformer.grader.grading_process import Limits, SubmissionGrader
 from npformer.grader.points import format_answers_table
 from npformer.grader.submissions import find_submissions
@@ -218,7 +219,7 @@ def test_grade_file_cannot_stop_other_processes(small_grader):
     if not small_grader.missing_protections:
         text = STOPS_OTHERS + hostile.read_cases()["allclose.py"].text
         assert small_grader.grade("a.py", text.encode(), ["order.bag"])[0].status == "pass"
-    (row,) = small_grader.grade("b.py", b"raise KeyError('x')\norder_bag = 'b'", ["order.bag"])
+    (row,) = small_grader.grade("b.py", b"raise KeyError('x')", ["order.bag"])
     assert row.status == "not read" and "KeyError" in row.evidence
 
 
@@ -344,7 +345,7 @@ def test_journal_begin_skips_unchanged_files(two_files, tmp_path, graded_data):
     out = tmp_path / "out.csv"
     os.symlink("/etc/passwd", two_files / "c.py")
     rows = grade_class(find_submissions(two_files), ["order.bag"], Limits(), journal=Journal(out))
-    assert [row.status for row in rows] == ["pass", "pass", "not read"]
+    assert [row.status for row in rows] == ["pass", "pass", "passed over"]
     (two_files / "b.py").write_text("order_bag = 'a'")
     graded_data.clear()
     journal = Journal(out, resume=True)
@@ -439,7 +440,7 @@ def test_iter_reports_gives_up_after_two_processes(two_files, started_processes)
     assert [(row.status, row.evidence) for row in rows] == expected
 
 
-FILE_MESSAGE = ("a.py", "It cannot be read.", ["order.bag"])
+FILE_MESSAGE = ("a.py", "It cannot be read.", ["order.bag"], Companions())
 
 
 def test_run_grading_process_ends_with_its_server(monkeypatch):
