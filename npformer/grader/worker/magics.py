@@ -4,7 +4,7 @@ import re
 import warnings
 from contextlib import suppress
 
-# What IPython translates: magics, commands for the system's shell, questions, prompts and an indented cell.
+# The signs of text that IPython translates: magics, shell commands, questions, prompts, an indented cell.
 MAGIC_SIGN = re.compile(r"\A\s|^\s*(%|!|\?|>>>|In \[)|\?\s*$|=\s*[%!]", re.MULTILINE)
 CELL_MAGIC = re.compile(r"\s*%%([\w!]+)[ \t]*(.*)\n?")
 LINE_MAGIC = re.compile(r"^(\s*)%(\w+)[ \t]*(.*)$", re.MULTILINE)
