@@ -25,6 +25,7 @@ from class_files import make_submission
 import npformer.functional
 from npformer.grader import bubblewrap, grade_commands, grading_process, supervisor, worker_process
 from npformer.grader.bubblewrap import Protection
+from npformer.grader.companions import Companions
 from npformer.grader.grading_process import find_system_protection
 from npformer.grader.submissions import find_students, find_submissions, skip_surplus_files
 from npformer.grader.worker import sandbox
@@ -56,12 +57,15 @@ attempt("disk", lambda: open("@bank@").read())
 attempt("memory", read_memory_of_grader)
 student = " ".join(["tried", *done])
 """
+# The loop and the wait are one statement. Otherwise the wait would begin after an error in the loop.
 MANY_PROCESSES = """
 import os, signal
-for _ in range(300):
-    if os.fork() == 0:
-        signal.pause()
-signal.pause()
+def start():
+    for _ in range(300):
+        if os.fork() == 0:
+            signal.pause()
+    signal.pause()
+start()
 """
 MUCH_MEMORY = """
 import os, signal
@@ -411,11 +415,11 @@ def test_grade_stops_when_the_budget_is_used(thread_grader):
     assert (row.status, row.evidence) == ("not read", "The files of this student have used up their time.")
 
 
-def test_run_grading_process_adds_up_the_time_of_a_student(tmp_path, monkeypatch):
+def test_grading_process_adds_up_times_of_a_student(tmp_path, monkeypatch):
     """Each file uses two of the three time limits. Only the third file gets no time."""
     budgets = []
 
-    def grade(grader, name, data, ids, budget):
+    def grade(grader, name, data, ids, companions, budget):
         budgets.append(budget)
         grader.used = 2.0
         return []
@@ -426,10 +430,14 @@ def test_run_grading_process_adds_up_the_time_of_a_student(tmp_path, monkeypatch
     monkeypatch.setattr(sandbox, "end_with_parent", lambda number: None)
     supervisor_end, process_end = Pipe()
     for student in ("ada", "bob", "ada", "ada"):
-        supervisor_end.send(("a.py", b"", [], student))
-    thread = threading.Timer(
-        0.0, lambda: [supervisor_end.recv() for _ in range(4)] and supervisor_end.close()
-    )
+        supervisor_end.send(("a.py", b"", [], student, Companions()))
+
+    def receive_and_close():
+        for _ in range(4):
+            supervisor_end.recv()
+        supervisor_end.close()
+
+    thread = threading.Thread(target=receive_and_close)
     thread.start()
     grading_process.run_grading_process(process_end, str(tmp_path), grading_process.Limits())
     thread.join()
