@@ -145,8 +145,8 @@ SHELTER = (
 MISSING = "The last lines of the output name missing protections."
 CONTAINER = "If you expect an attack, run the whole command in a container."
 ENDS = (
-    "The exit code is 1 if an answer is wrong, the file is not read to the end, or a chosen exercise has no "
-    "answer."
+    "The exit code is 1 if an answer is wrong, a statement failed and answers are missing, or a chosen "
+    "exercise has no answer."
 )
 EXAM = (
     "One point is one minute. The same seed always gives the same exam. FOLDER gets exam.html (to print), "

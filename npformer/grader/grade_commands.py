@@ -14,6 +14,7 @@ from npformer.exercises.assignment_file import Assignment, make_assignment, read
 from npformer.grader import (
     CONVENTION,
     class_list,
+    companions,
     grading_process,
     lateness,
     points,
@@ -26,6 +27,7 @@ from npformer.grader.class_list import Owners, Student
 from npformer.grader.gradescope import make_autograder
 from npformer.grader.grading_process import Limits, Row
 from npformer.grader.lateness import Lateness
+from npformer.grader.points import StudentPoints
 from npformer.grader.regrading import (
     Regrading,
     merge_answers,
@@ -42,6 +44,7 @@ from npformer.handouts.exercise_commands import parse_ids
 from npformer.validation.output_files import check_output_file, check_output_folder, write_files
 
 ADVICE = "Install bubblewrap, or run the command in a container."
+MAX_CHECKED_FILES = 20  # the largest number of files in a folder that `npformer check` accepts
 
 
 def _read_settings(options: Namespace) -> tuple[Assignment, Limits]:
@@ -88,17 +91,26 @@ def check(options: Namespace) -> Iterator[str]:
 
 
 def _grade_one_file(path: Path, typed: str, assignment: Assignment, limits: Limits) -> list[Row]:
-    """Grade the only file in a folder. Raises ValueError if there are several files."""
-    files = [file for file in find_submissions(path) if not file.skip_reason]
-    if len(files) > 1:
+    """Grade the file with answers in a folder, which may also contain modules and data of the same student.
+
+    Raises ValueError if several files have answers.
+    """
+    files = [file for file in companions.attach_all(find_submissions(path)) if not file.skip_reason]
+    if len(files) > MAX_CHECKED_FILES:
         raise ValueError(f"{typed!r} contains {len(files)} files to check; expected one")
-    return supervisor.grade_class(files, list(assignment.points), limits)
+    budget_owners = {file.name: typed for file in files}  # All files share the budget of one student.
+    rows = supervisor.grade_class(files, list(assignment.points), limits, students=budget_owners)
+    answered = {row.submission for row in rows if row.is_answered}
+    if len(answered) > 1:
+        raise ValueError(f"{typed!r} contains {len(answered)} files with answers; expected one")
+    shown = answered or {files[0].name}
+    return [row for row in rows if row.submission in shown]
 
 
 def _iter_replies(rows: Sequence[Row], is_assigned: bool) -> Iterator[str]:
     """Yield the feedback, the problems and the number of correct answers.
 
-    Exits with code 1 unless the whole file was read and all answers are correct. A missing answer counts as
+    Exits with code 1 unless the file was read and all answers are correct. A missing answer counts as
     wrong only if the user has chosen the exercises (`is_assigned`), or if there is no answer at all.
     """
     answered = [row for row in rows if row.is_answered]
@@ -106,8 +118,12 @@ def _iter_replies(rows: Sequence[Row], is_assigned: bool) -> Iterator[str]:
     for row in answered:
         yield f"{row.exercise}: " + points.format_card(row).replace("\n", "\n  ") + "\n"
     is_incomplete = any(row.status == "not read" for row in unanswered)
+    for problem in dict.fromkeys(row.problem for row in rows if row.problem):
+        yield f"Problems in the file: {problem}\n"
+    problems = {row.problem for row in rows}
     for reason in dict.fromkeys(row.evidence for row in unanswered if row.evidence):
-        yield f"Not read to the end. {reason}\n" if is_incomplete else f"{reason}\n"
+        if not any(reason in problem for problem in problems):
+            yield f"{reason}\n"
     is_answer_missing = bool(unanswered) and is_assigned
     if is_answer_missing:
         yield f"Not answered: {', '.join(row.exercise for row in unanswered)}.\n"
@@ -160,9 +176,7 @@ def grade(options: Namespace) -> Iterator[str]:
     files, timestamps = lateness.split_timestamps(find_submissions(Path(options.place)))
     students, worksheet = _read_students(options, assignment)
     key = points.read_key(Path(options.anonymous)) if options.anonymous else None
-    if key is not None:
-        files = points.number_files(files)
-    files, students_by_file = _limit_students(files, students)
+    files, students_by_file = _prepare_files(files, students, key)
     regrading = _start_regrading(options, assignment, files, students)
     to_grade = _choose_files(options, files, regrading)
     with _explain_resume(journal.path, regrading is not None):
@@ -179,17 +193,17 @@ def grade(options: Namespace) -> Iterator[str]:
         write_files(contents)
         journal.path.unlink()
     yield summary
-    yield from _iter_missing_protections(journal)
-    yield f"written: {options.csv}"
-    if worksheet is not None:
-        yield f"written: {worksheet.target}"
+    yield from _iter_last_lines(options, journal, worksheet)
 
 
-def _iter_missing_protections(journal: Journal) -> Iterator[str]:
-    """Yield a line about the protections that were missing, if there are any."""
+def _iter_last_lines(options: Namespace, journal: Journal, worksheet: Worksheet | None) -> Iterator[str]:
+    """Yield the protections that were missing, if there are any, and the names of the tables."""
     if journal.missing_protections:
         missing = ", ".join(sorted(journal.missing_protections))
         yield f"Missing protections on this system: {missing}. {ADVICE}"
+    yield f"written: {options.csv}"
+    if worksheet is not None:
+        yield f"written: {worksheet.target}"
 
 
 def _read_students(
@@ -231,6 +245,19 @@ def _find_owners(
     if key is not None:
         owners = points.anonymize_owners(owners, key)
     return rows, owners
+
+
+def _prepare_files(
+    files: list[Submission], students: list[Student] | None, key: points.Key | None
+) -> tuple[list[Submission], dict[str, str]]:
+    """Return the files with their companions, and the student of each file by file name.
+
+    In anonymous grading, the names of the files become numbers.
+    """
+    if key is not None:
+        files = points.number_files(files)
+    files, students_by_file = _limit_students(files, students)
+    return companions.attach_companions(files, students), students_by_file
 
 
 def _limit_students(
@@ -312,14 +339,8 @@ def _format_results(
     note = result.lateness.note
     rows = _replace_student_names(result)
     class_points = points.compute_class_points(result.files, rows, owners, assignment, result.lateness.days)
-    contents: dict[Path, str | bytes] = {}
-    feedback_paths = {}
-    if options.feedback:
-        feedback_paths = report_page.choose_feedback_paths(class_points, Path(options.feedback))
-    only = None if result.regrading is None else result.regrading.student
-    for path, entry in feedback_paths.items():
-        if only in (None, entry.student):
-            contents[path] = report_page.format_feedback(entry, assignment)
+    feedback_paths = _choose_feedback_paths(options, class_points)
+    contents = _format_feedback_files(feedback_paths, assignment, result.regrading)
     tables = {Path(options.csv): points.format_answers_table(rows, assignment)}
     if options.grades:
         tables[Path(options.grades)] = points.format_gradebook(class_points, assignment, feedback_paths)
@@ -339,6 +360,27 @@ def _format_results(
     if result.regrading is None:
         return contents, report_page.format_summary(rows, class_points, owners, note)
     return contents, report_page.format_student_summary(class_points, result.regrading.student, assignment)
+
+
+def _choose_feedback_paths(
+    options: Namespace, class_points: Sequence[StudentPoints]
+) -> dict[Path, StudentPoints]:
+    """Return the path of each student's feedback file, if feedback was requested."""
+    if not options.feedback:
+        return {}
+    return report_page.choose_feedback_paths(class_points, Path(options.feedback))
+
+
+def _format_feedback_files(
+    paths: dict[Path, StudentPoints], assignment: Assignment, regrading: Regrading | None
+) -> dict[Path, str | bytes]:
+    """Return the feedback for each student, or for the only student that was graded."""
+    contents: dict[Path, str | bytes] = {}
+    for path, entry in paths.items():
+        is_graded = regrading is None or entry.student == regrading.student
+        if is_graded:
+            contents[path] = report_page.format_feedback(entry, assignment)
+    return contents
 
 
 def _keep_other_students(

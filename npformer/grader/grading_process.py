@@ -25,6 +25,7 @@ from npformer.exercises.probe import pause_wall_limit
 from npformer.exercises.remote_calls import RemoteResult, StudentError
 from npformer.exercises.verdict import Finding, make_finding
 from npformer.grader.bubblewrap import Contents, Protection, find_protection
+from npformer.grader.companions import Companions
 from npformer.grader.worker import sandbox
 from npformer.grader.worker.protocol import Channel, Forged, Functions, pack, readable, unpack
 from npformer.grader.worker_process import WorkerProcess
@@ -35,7 +36,13 @@ BUDGET = 3.0  # the time limits that all files of one student may use together
 WALL_SECONDS_PER_CPU_SECOND = 3  # gives the limit of wall time if the user has set none
 CPU_TOLERANCE = 0.5  # A worker that ends within so many seconds of its CPU limit has reached the limit.
 SYSTEM_SECONDS = 60.0  # the time limit for starting a process; it does not count as the student's time
-TEXT_LENGTHS = {"student": 100, "problem": 300, "names": 5000}  # the largest lengths of texts from the worker
+TEXT_LENGTHS = {
+    "student": 100,
+    "problem": 600,
+    "notes": 300,
+    "names": 5000,
+}  # the largest lengths of texts from the worker
+REASON_LENGTH = 300  # the largest length of the reason why an answer is missing
 REPLY_LENGTH = 2000  # the largest length of each text in a row
 MESSAGE_LENGTH = 80  # the largest length of an error message, which the student may have written
 TYPE_NAME_LENGTH = 60
@@ -43,9 +50,11 @@ FUNCTION_NAME_LENGTH = 100
 MAX_LINE = 2**24  # the largest line number; a submission has at most this number of bytes
 NAME_SIMILARITY = 0.8  # the least similarity of a misspelt name and the suggested name
 SLOW_IMPORTS = {  # modules that take seconds to import, each with bytes that show its use in a submission
-    "matplotlib.pyplot": b"matplotlib",
-    "IPython.core.inputtransformer2": b'"cells"',
+    "matplotlib.pyplot": (b"matplotlib",),
+    "IPython.core.inputtransformer2": (b'"cells"', b"\n%", b"\n!"),
 }
+
+NO_COMPANIONS = Companions()
 
 Message = dict[str, Any]
 
@@ -82,6 +91,7 @@ class Row(NamedTuple):
     evidence: str = ""  # `evidence`, `hint` and `question` are texts for people; no program reads them.
     hint: str = ""
     question: str = ""
+    problem: str = ""  # the first problems in running the submission, the same text in all of its rows
 
     @property
     def passed(self) -> bool:
@@ -102,14 +112,18 @@ class Row(NamedTuple):
 
 def make_unread_rows(name: str, ids: Iterable[str], reason: str) -> list[Row]:
     """Return the rows of a file that cannot be graded."""
-    return [Row(name, "", exercise_id, "not read", evidence=reason) for exercise_id in ids]
+    return [Row(name, "", exercise_id, "not read", evidence=reason, problem=reason) for exercise_id in ids]
 
 
-def digest(data: bytes | str) -> str:
-    """Return the digest of a file's bytes. If the file cannot be read, return the text with the reason."""
+def digest(data: bytes | str, companions: Companions = NO_COMPANIONS) -> str:
+    """Return the digest of a file and its companions. If the file cannot be read, return the reason."""
     if isinstance(data, str):
         return data
-    return hashlib.sha256(data).hexdigest()
+    files = [(path, hashlib.sha256(content).hexdigest()) for path, content in companions.files]
+    own = hashlib.sha256(data).hexdigest()
+    if not files:
+        return own
+    return hashlib.sha256(repr((own, companions.folder, files)).encode()).hexdigest()
 
 
 # --- one submission -------------------------------------------------------------------------------
@@ -154,20 +168,30 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         """The names of the protections that this system does not offer."""
         return list(self.protection.missing)
 
-    def grade(self, name: str, data: bytes, ids: Sequence[str], budget: float = BUDGET) -> list[Row]:
+    def grade(
+        self,
+        name: str,
+        data: bytes,
+        ids: Sequence[str],
+        companions: Companions = NO_COMPANIONS,
+        budget: float = BUDGET,
+    ) -> list[Row]:
         """Return one row for each exercise. Raises EOFError if no worker can be started, and no other error.
 
-        `budget` is the time for the file, in time limits. The attribute `used` says how much of it was used.
+        `companions` are the student's other files. `budget` is the time for the file, in time limits. The
+        attribute `used` says how much of it was used.
         """
         self.name = name
         self.data = data
         self.ids = tuple(ids)
+        self.companions = companions
         self.started_workers = 0
         self.budget = budget
         self.used = 0.0
         try:
             self.start_worker()
-            return [self.grade_exercise(exercise_id) for exercise_id in self.ids]
+            rows = [self.grade_exercise(exercise_id) for exercise_id in self.ids]
+            return [row._replace(problem=self.describe_problems()) for row in rows]
         except WorkerEnded as ended:
             return make_unread_rows(name, ids, templates.sentence(ended.reason))
         finally:
@@ -191,13 +215,20 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         self.channel = self.launch_worker()
         self.failure: Finding | None = None  # why this worker gets no more requests
         data = np.frombuffer(self.data, np.uint8)
-        message = {"name": Path(self.name).name, "data": data, "ids": self.ids}
+        files = {path: np.frombuffer(content, np.uint8) for path, content in self.companions.files}
+        message = {
+            "name": Path(self.name).name,
+            "data": data,
+            "ids": self.ids,
+            "folder": self.companions.folder,
+            "files": files,
+        }
         self.read_answers(self.request(message, decode=partial(unpack, function_at=self.make_function)))
 
     def launch_worker(self) -> Channel:
         """Start a worker and return the channel to it."""
         self.worker = WorkerProcess(self.contents, self.protection, self.search_path, self.limits.megabytes)
-        imports = [module for module, sign in SLOW_IMPORTS.items() if sign in self.data]
+        imports = [module for module, signs in SLOW_IMPORTS.items() if any(s in self.data for s in signs)]
         deadline = time.monotonic() + SYSTEM_SECONDS
         self.channel = self.worker.channel
         try:
@@ -213,12 +244,25 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         """
         try:
             self.answers = {exercise_id: reply["answers"][exercise_id] for exercise_id in self.ids}
+            self.reasons = {}  # why answers are missing
+            for exercise_id in self.ids:
+                reason = readable(reply["reasons"][exercise_id], REASON_LENGTH)
+                self.reasons[exercise_id] = " ".join(reason.split())
             texts = {}
             for key, length in TEXT_LENGTHS.items():
                 texts[key] = " ".join(readable(reply[key], length).split())
         except (TypeError, LookupError, AttributeError):
             self.give_up(make_finding("no_answer_sent"))
         self.student, self.problem, self.names = texts["student"], texts["problem"], texts["names"]
+        self.notes = texts["notes"]
+
+    def describe_problems(self) -> str:
+        """Return the first problems in running the file, the notes, and the files that are left out."""
+        sentences = [self.problem, self.notes]
+        if self.companions.left_out:
+            names = readable(", ".join(self.companions.left_out), REASON_LENGTH)
+            sentences.append(f"These files are left out because they are too large or too many: {names}.")
+        return " ".join(sentence for sentence in sentences if sentence)
 
     def close_worker(self) -> float:
         """End the worker, if there is a worker, and return the CPU seconds that the worker has used."""
@@ -312,8 +356,9 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
             texts = [result.evidence, result.hint, result.question]
             readable_texts = [readable(text or "", REPLY_LENGTH) for text in texts]
             return make_row(result.status, result.codes, result.agreed, *readable_texts)
-        if self.problem:
-            return make_row("not read", evidence=self.problem)
+        reason = self.reasons[exercise_id] or self.problem
+        if reason:
+            return make_row("not read", evidence=reason)
         return make_row("not answered", evidence=_suggest_name(exercise_id, self.names.split()))
 
     def check_answer(self, exercise_id: str, answer: Any) -> Result | Finding:
@@ -435,13 +480,13 @@ def run_grading_process(connection: Any, home: str, limits: Limits) -> None:
     budgets: dict[str, float] = {}  # by student: the rest of the time, in time limits
     with SubmissionGrader(home, limits) as grader, suppress(EOFError, OSError):
         while True:
-            name, data, ids, student = connection.recv()
+            name, data, ids, student, companions = connection.recv()
             rows = make_unread_rows(name, ids, data)
             if isinstance(data, bytes):
                 budget = budgets.get(student, BUDGET)
-                rows = grader.grade(name, data, ids, budget)
+                rows = grader.grade(name, data, ids, companions, budget)
                 budgets[student] = budget - grader.used
-            connection.send((name, grader.missing_protections, digest(data), rows))
+            connection.send((name, grader.missing_protections, digest(data, companions), rows))
 
 
 def _exit(number: int, frame: object) -> NoReturn:

@@ -90,18 +90,21 @@ def format_summary(
         mistake = topic.mistakes[0]
         lines.append(f"  {topic.students:4}  {topic.section}")
         lines.append(f"        {mistake.exercise_id}: {mistake.question}")
-    return "\n".join([*lines, *list_decisions(rows, owners)])
+    problems = [f"Problems in {name}: {problem}" for name, problem in find_problems(rows).items()]
+    return "\n".join([*lines, *list_decisions(rows, owners), *problems])
 
 
 def format_student_summary(
     class_points: Iterable[StudentPoints], student: Student, assignment: Assignment
 ) -> str:
-    """Return the points of one student, and the exercises without full points."""
+    """Return the points of one student, the exercises without full points, and the problems of the files."""
     for entry in class_points:
         if entry.student == student:
             ids = [row.exercise for row in entry.rows if not row.passed]
             not_correct = f" Not correct yet: {', '.join(ids)}." if ids else ""
-            return f"{student}: {entry.total:g} of {count(assignment.worth(), 'point')}.{not_correct}"
+            line = f"{student}: {entry.total:g} of {count(assignment.worth(), 'point')}.{not_correct}"
+            problems = [f"Problems in {name}: {text}" for name, text in list_problems(entry.rows).items()]
+            return "\n".join([line, *problems])
     return f"{student} has no file any more."
 
 
@@ -121,6 +124,21 @@ def list_decisions(rows: Iterable[Row], owners: Owners) -> list[str]:
         *(f"Missing: {student}." for student in owners.missing),
         *(f"{name}: {reason}" for name, reason in not_graded.items()),
     ]
+
+
+def list_problems(rows: Iterable[Row]) -> dict[str, str]:
+    """Return the first problems of each submission that has problems."""
+    return {row.submission: row.problem for row in rows if row.problem}
+
+
+def find_problems(rows: Iterable[Row]) -> dict[str, str]:
+    """Return the first problems of each submission. Files that `list_decisions` lists are left out."""
+    rows = list(rows)
+    problems = list_problems(rows)
+    for row in rows:
+        if row.status in ("not read", "passed over"):
+            problems.pop(row.submission, None)
+    return problems
 
 
 # --- feedback for the students --------------------------------------------------------------------
@@ -152,20 +170,26 @@ def format_feedback(entry: StudentPoints, assignment: Assignment) -> str:
         f"# {_escape_markdown(f'{assignment.title}: {entry.student}')}",
         f"{entry.total:g} of {count(assignment.worth(), 'point')}{_format_lateness(entry.days_late)}.",
     ]
-    for reason in dict.fromkeys(row.evidence for row in entry.rows if row.status == "not read"):
-        paragraphs += ["The file was not read to the end:", f"> {_escape_markdown(reason)}"]
+    for name, problem in list_problems(entry.rows).items():
+        paragraphs += [f"Problems in {_escape_markdown(name)}:", f"> {_escape_markdown(problem)}"]
     has_several_files = len({row.submission for row in entry.rows}) > 1
     for attempt in entry.attempts:
         if attempt.row.is_answered:
             paragraphs += _format_attempt(attempt, assignment, has_several_files)
     unanswered = [row for row in entry.rows if not row.is_answered]
     if unanswered:
-        ids = ", ".join(row.exercise for row in unanswered)
         worth = sum(sum(assignment.points[row.exercise].values()) for row in unanswered)
-        paragraphs.append(f"Not answered: {ids} (0 of {count(worth, 'point')}).")
-    suggestions = dict.fromkeys(row.evidence for row in unanswered if row.status == "not answered")
-    paragraphs += [_escape_markdown(suggestion) for suggestion in suggestions if suggestion]
+        lines = [f"- {row.exercise}: {_escape_markdown(_explain_missing(row))}" for row in unanswered]
+        paragraphs.append("\n".join([f"Not answered, so 0 of {count(worth, 'point')}:", "", *lines]))
     return "\n\n".join(paragraphs) + "\n"
+
+
+def _explain_missing(row: Row) -> str:
+    """Return the reason why an exercise counts as not answered."""
+    if not row.evidence:
+        return f"the file gives no value to the name {row.exercise.replace('.', '_')}."
+    is_above = row.problem.startswith(row.evidence)
+    return "see the problems above." if is_above else row.evidence
 
 
 def _format_lateness(days_late: int) -> str:
@@ -223,6 +247,7 @@ def format_class_page(
         f"{first} and {second}: {share:.0%} of the shorter submission is also in the longer one"
         for share, first, second in similar
     ]
+    problems = [f"{name}: {problem}" for name, problem in find_problems(rows).items()]
     first_sheet = {
         "Points, and how many students have them": _draw_points(present, worth),
         f'Exercises, the hardest first <span class="colours">{COLOURS}</span>': _draw_exercises(
@@ -234,6 +259,7 @@ def format_class_page(
         "Who needs help first": _draw_weak_students(present, worth),
         "To decide: these cases need a person": _format_lines(list_decisions(rows, owners)),
         "Similarity: a hint, not a verdict": _format_lines(hints),
+        "Problems in files that were graded": _format_lines(problems),
     }
     overview = f"{len(present)} of {len(class_points)} students submitted; {format_overview(rows)}"
     head = "".join(f"<p>{escape(line)}</p>" for line in (overview, note) if line)

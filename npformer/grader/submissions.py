@@ -25,6 +25,7 @@ from npformer.grader.worker.protocol import readable
 MAX_BYTES = 2**24  # the largest size of one submission
 MAX_FILES = 40  # the largest number of files of one student that are graded
 IS_LINK = "it is a symbolic link"
+NOT_CODE = "it is not a .py file or a notebook"
 MAX_ZIP_DEPTH = 2  # depth 2: the zip file of a class may contain zip files of students
 SUFFIX = re.compile(r"(\.py|\.ipynb)(\.txt|\.json)?$", re.IGNORECASE)  # some browsers add .txt or .json
 READ_ERRORS = (OSError, RuntimeError, EOFError, BadZipFile, ZlibError, ValueError)
@@ -65,6 +66,7 @@ class Submission(NamedTuple):
     open: Callable[[], IO[bytes]]
     original_name: str  # `name` without a zip file of the whole class; anonymous grading keeps it
     skip_reason: str = ""  # why the file is not graded; "" if it is graded
+    companions: tuple["Submission", ...] = ()  # the student's other files, which this file may use
 
     def read(self) -> bytes:
         """Return the bytes of the file. Raises ValueError if the file is too large or cannot be read."""
@@ -232,7 +234,7 @@ def _classify(file: Submission, skip_reason: str = "", depth: int = 1) -> Iterat
     if not skip_reason and ".ipynb_checkpoints" in parts[:-1]:
         skip_reason = "it is a copy that Jupyter made"
     elif not skip_reason and not SUFFIX.search(name):
-        skip_reason = "it is not a .py file or a notebook"
+        skip_reason = NOT_CODE
     yield Submission(name, file.open, name, skip_reason)
 
 

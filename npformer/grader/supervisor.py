@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias, cast
 
+from npformer.grader.companions import read_companions
 from npformer.grader.grading_process import (
     BUDGET,
     SYSTEM_SECONDS,
@@ -106,7 +107,8 @@ class GradingProcess:
         self.clock.daemon = True  # A run that a second signal ends does not wait for the timer.
         self.clock.start()
         with suppress(OSError):  # If the process has ended, `receive` reports this.
-            self.connection.send((file.name, _read_or_explain(file), ids, student))
+            message = (file.name, _read_or_explain(file), ids, student, read_companions(file))
+            self.connection.send(message)
 
     def kill_stuck(self) -> None:
         """Kill the process, because it has not answered in time."""
@@ -326,7 +328,7 @@ class Journal:
         for report in reports:
             name, missing, old_digest, cells = report
             file = files_by_name.get(name)
-            if file is not None and digest(_read_or_explain(file)) == old_digest:
+            if file is not None and digest(_read_or_explain(file), read_companions(file)) == old_digest:
                 finished[name] = [Row.from_list(fields) for fields in cells]
                 self.missing_protections.update(missing)
                 kept_lines.append(report)

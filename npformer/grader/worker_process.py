@@ -127,10 +127,11 @@ class WorkerProcess:
         while not self.is_over.wait(WATCH_SECONDS):
             processes = list(_iter_descendants(self.others))
             megabytes = sum(map(_read_memory, processes)) / 2**20
-            if megabytes > self.megabytes:
-                self.finding = make_finding("too_much_memory", megabytes=self.megabytes)
-            elif len(processes) > MAX_PROCESSES + SANDBOX_PROCESSES:
+            # Many processes may also use too much memory together, so their number comes first.
+            if len(processes) > MAX_PROCESSES + SANDBOX_PROCESSES:
                 self.finding = make_finding("too_many_processes", count=MAX_PROCESSES)
+            elif megabytes > self.megabytes:
+                self.finding = make_finding("too_much_memory", megabytes=self.megabytes)
             if self.finding:
                 _kill(*processes)
                 # The grading process stops waiting, even if other processes of the submission are alive.

@@ -16,9 +16,11 @@ import pytest
 
 from npformer.grader import grading_process, supervisor
 from npformer.grader.bubblewrap import Protection
+from npformer.grader.companions import read_companions
 from npformer.grader.grading_process import Limits, Row, SubmissionGrader
 from npformer.grader.worker import server as worker_server
 from npformer.grader.worker.protocol import Channel
+from npformer.grader.worker.student_files import StudentLoader
 
 collect_ignore_glob = [] if hasattr(os, "fork") else ["test_*.py"]
 
@@ -29,11 +31,12 @@ def make_iter_reports(grade, missing_protections=()):
     def iter_reports(files, ids, *settings):
         for file in files:
             data = supervisor._read_or_explain(file)
+            companions = read_companions(file)
             if isinstance(data, str):
                 rows = grading_process.make_unread_rows(file.name, ids, data)
             else:
-                rows = grade(file.name, data, tuple(ids))
-            yield file.name, missing_protections, grading_process.digest(data), rows
+                rows = grade(file.name, data, tuple(ids), companions)
+            yield file.name, missing_protections, grading_process.digest(data, companions), rows
 
     return iter_reports
 
@@ -46,11 +49,12 @@ def cached_iter_reports(tmp_path_factory):
     """
     cache = {}
 
-    def grade(path, data, ids):
+    def grade(path, data, ids, companions):
         name = Path(path).name
-        if (name, data, ids) not in cache:
-            cache[name, data, ids] = grader.grade(name, data, ids)
-        return [row._replace(submission=path) for row in cache[name, data, ids]]
+        key = (name, data, ids, companions)
+        if key not in cache:
+            cache[key] = grader.grade(name, data, ids, companions)
+        return [row._replace(submission=path) for row in cache[key]]
 
     with SubmissionGrader(str(tmp_path_factory.mktemp("grader")), Limits()) as grader:
         yield make_iter_reports(grade)
@@ -83,7 +87,7 @@ def graded_data(monkeypatch):
     """Use a fake grader that passes every answer. Return the list to which it adds the bytes of each file."""
     graded = []
 
-    def grade(name, data, ids):
+    def grade(name, data, ids, companions):
         graded.append(data)
         return [Row(name, "", exercise_id, "pass", evidence="Seen.") for exercise_id in ids]
 
@@ -123,11 +127,16 @@ def thread_grader(monkeypatch, tmp_path):
     monkeypatch.setattr(grading_process, "find_protection", lambda contents: Protection(True, False))
     monkeypatch.setattr(worker_server, "os", SimpleNamespace(**{**vars(os), "_exit": raise_exit}))
     monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    modules = set(sys.modules)
     monkeypatch.chdir(tmp_path)
     with SubmissionGrader(str(tmp_path), Limits(seconds=2)) as grader:
         monkeypatch.setattr(grader, "launch_worker", partial(start_worker_thread, grader))
         yield grader
-    sys.modules.pop("submission", None)
+    for name in set(sys.modules) - modules:
+        is_of_student = name == "submission" or isinstance(sys.modules[name].__loader__, StudentLoader)
+        if is_of_student:
+            del sys.modules[name]
 
 
 def start_worker_thread(grader):

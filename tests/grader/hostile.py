@@ -105,7 +105,7 @@ FILES = {name: Case(ZEROS) for name in ODD_NAMES} | {
     "too_large_a_file.py": Case(b"#" * (2**24 + 1), LOST),
     "crlf.py": Case(ZEROS.replace("\n", "\r\n").encode()),
     "nested.py": Case("x = " + "(" * 5000 + "\n", LOST),
-    "minus.py": Case("x = " + "-" * 100_000 + "1\n" + ZEROS, LOST),
+    "minus.py": Case("x = " + "-" * 100_000 + "1\n" + ZEROS),
     "deep.ipynb": Case("[" * 100_000, LOST),
     "magic.ipynb": Case(make_notebook(*MAGIC_CELLS)),
     "bad_cell.ipynb": Case(make_notebook("import numpy as np", "def f(:", "1 / 0", ZEROS)),

@@ -197,17 +197,18 @@ EXPECTED_TEXTS = (  # a file, and a text that occurs in it
     ("stdout", "        layer_norm.backward: Which line "),
     ("stdout", "\n     1  01, section 1.1, Two sentences, the same three words\n        order.bag: If "),
     ("stdout", "To decide: nobody12.py fits no student on the class list.\nMissing: E-my Noether (4713).\n"),
-    ("stdout", "smithanna_LATE_4711_99_hw1.py: smithanna_LATE_4711_99_hw1.py, line 33: NameError: "),
+    ("stdout", "smithanna_LATE_4711_99_hw1.py: line 33: NameError: "),
     ("stdout", "\nessay.pdf: Not graded: it is not a .py file or a notebook.\n"),
     ("o.csv", "=Eve <b>,layer_norm.backward,unrecognised,,dgamma dbeta,dgamma and dbeta agree. "),
     ("o.csv", "\r\nessay.pdf,,,passed over,,,Not graded: "),
     ("g.csv", "4711,Anna Smith,anna@x.org,3,33,1,smithanna_LATE_4711_99_hw1.py,"),
     ("g.csv", "4712,'=Eve <b>,eve@x.org,3,33,0,eve_4712_98_hw1.ipynb,"),
     ("g.csv", "4713,E-my Noether,,0,33,0,,,0,"),
-    (ANNA, "# HW \\<1\\>: Anna Smith (4711)\n\n3 of 33 points; 1 day late.\n\nThe file was not read to the end:\n\n> smith"),
-    (ANNA, "\n\n## order.bag: Correct (0.75 of 1 point)\n\nEvery check agrees.\n\nThe answer gives 1 point, minus 0.25 points because the file is 1 day late.\n\nNot answered: order"),
+    (ANNA, "# HW \\<1\\>: Anna Smith (4711)\n\n3 of 33 points; 1 day late.\n\nProblems in smithanna\\_LATE\\_4711\\_99\\_hw1.py:\n\n> line 33: "),
+    (ANNA, "\n\n## order.bag: Correct (0.75 of 1 point)\n\nEvery check agrees.\n\nThe answer gives 1 point, minus 0.25 points because the file is 1 day late.\n\nNot answered, so 0 of 25 points:\n\n- order"),
     (ANNA, "Correct outputs: dgamma (2 points), dbeta (1 point). Other outputs: dx (4 points).\n\nThe answer gives 3 points, minus 0.75 points because "),
-    (ANNA, " (0 of 25 points)."),
+    (ANNA, ": see the problems above.\n"),
+    (EVE, "- norm.token: the file gives no value to the name norm\\_token.\n"),
     (EVE, "## layer_norm.backward: Not yet (3 of 7 points)\n\ndgamma and dbeta agree. dx "),
     (EVE, "\n\nCorrect outputs: dgamma (2 points), dbeta (1 point). Other outputs: dx (4 points).\n\n"),
     (EVE, "## order.bag: Not yet: the checker recognises this mistake (0 of 1 point)"),
@@ -294,7 +295,7 @@ def test_grade_anonymous_names_only_in_key(grade_class):
         f"<p>{key['4712']} and {key['4711']}: 100% of the shorter submission is also in the longer one</p>"
         in texts["p.html"]
     )
-    assert "\n> file-016.py, line 33: NameError: " in texts[f"back/{key['4711']}.md"]
+    assert "Problems in file-016.py:\n\n> line 33: NameError: " in texts[f"back/{key['4711']}.md"]
 
 
 def test_number_files_keeps_suffixes_of_graded_files():
@@ -364,7 +365,8 @@ def test_format_feedback_suggests_the_right_name(feedback_class):
     row = make_row("a.py", "pe.table", "not answered", "The file has pe_tabel: did you mean pe_table?")
     entry = class_points[0]._replace(attempts=[points.Attempt(0, row, 0)])
     text = report_page.format_feedback(entry, assignment)
-    assert text.endswith("pe.table (0 of 1 point).\n\nThe file has pe\\_tabel: did you mean pe\\_table?\n")
+    lines = "\n\n- pe.table: The file has pe\\_tabel: did you mean pe\\_table?\n"
+    assert text.endswith(f"Not answered, so 0 of 1 point:{lines}")
 
 
 def test_find_similar_ignores_names_and_comments():

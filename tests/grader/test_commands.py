@@ -16,7 +16,10 @@ from npformer.grader import supervisor
 
 WRONG = "import numpy as np\nstudent = 'Ada'\norder_bag = 'b'\ndef pe_table(n, d):\n    return np.zeros((n, d))\n1 / 0"
 CHECKS = (  # a file, the options, the exit code, and a part of the output
-    (WRONG, [], 1, "Not read to the end. ada.py, line 6: ZeroDivisionError: division by zero.\n"),
+    (WRONG, [], 1, "Problems in the file: line 6: ZeroDivisionError: division by zero; the statement was skipped.\n"),
+    ("import torch\norder_bag = 'b'", [], 0, "Problems in the file: line 1: torch is not installed here.\n"),
+    ("import torch\npe_evn = 1", ["--only=pe.even"], 1, "The file has pe_evn: did you mean pe_even?\n"),
+    ("def f(:\npe_evn = 1", ["--only=pe.even"], 1, "Correct: 0 of 0.\n"),
     (WRONG, [], 1, "order.bag: Correct\n  Every check agrees.\n\n"),
     (WRONG, [], 1, "pe.table: Not yet"),
     (WRONG.removesuffix("\n1 / 0"), [], 1, f"Answered: 2 of {len(list_exercises())} exercises. Correct: 1 of 2.\n"),
@@ -60,11 +63,26 @@ def test_check_writes_results_for_gradescope(gradescope_command, tmp_path, cache
 
 
 def test_check_reports_errors_to_gradescope(gradescope_command, tmp_path, capsys, cached_grading):
-    write_text(tmp_path / "submission" / "second.py", "")
+    write_text(tmp_path / "submission" / "second.py", "order_bag = 'b'")
     assert cli.main(gradescope_command) == 2
-    assert "contains 2 files to check; expected one" in capsys.readouterr().err
+    assert "contains 2 files with answers; expected one" in capsys.readouterr().err
     results = json.loads((tmp_path / "results.json").read_text())
     assert (results["score"], results["tests"]) == (0, []) and "contains 2 files" in results["output"]
+
+
+def test_check_reads_modules_beside_the_answers(tmp_path, capsys, cached_grading):
+    write_text(tmp_path / "hw1.py", "from helper import LETTER\norder_bag = LETTER")
+    write_text(tmp_path / "helper.py", "LETTER = open('letter.txt').read()")
+    write_text(tmp_path / "letter.txt", "b")
+    assert cli.main(["check", str(tmp_path), "--only=order.bag"]) == 0
+    assert "Correct: 1 of 1." in capsys.readouterr().out
+
+
+def test_check_rejects_a_folder_of_many_files(tmp_path, capsys):
+    for i in range(21):
+        write_text(tmp_path / f"{i}.py", "")
+    assert cli.main(["check", str(tmp_path)]) == 2
+    assert "contains 21 files to check; expected one" in capsys.readouterr().err
 
 
 # --- rejected options ------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ import pytest
 from npformer import cli
 from npformer.exercises.assignment_file import make_assignment
 from npformer.grader import grading_process, report_page, supervisor
+from npformer.grader.companions import Companions
 from npformer.grader.grading_process import Limits, SubmissionGrader
 from npformer.grader.points import format_answers_table
 from npformer.grader.submissions import find_submissions
@@ -228,7 +229,7 @@ def test_grade_file_cannot_stop_other_processes(small_grader):
     if not small_grader.missing_protections:
         text = STOPS_OTHERS + hostile.read_cases()["allclose.py"].text
         assert small_grader.grade("a.py", text.encode(), ["order.bag"])[0].status == "pass"
-    (row,) = small_grader.grade("b.py", b"raise KeyError('x')\norder_bag = 'b'", ["order.bag"])
+    (row,) = small_grader.grade("b.py", b"raise KeyError('x')", ["order.bag"])
     assert row.status == "not read" and "KeyError" in row.evidence
 
 
@@ -455,7 +456,7 @@ def test_iter_reports_gives_up_after_two_processes(two_files, started_processes)
     assert [(row.status, row.evidence) for row in rows] == expected
 
 
-FILE_MESSAGE = ("a.py", "It cannot be read.", ["order.bag"], "a.py")
+FILE_MESSAGE = ("a.py", "It cannot be read.", ["order.bag"], "a.py", Companions())
 
 
 @contextmanager
@@ -474,7 +475,7 @@ def test_run_grading_process_ends_without_worker(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     monkeypatch.setattr(os, "setsid", lambda: None)
     monkeypatch.setattr(sandbox, "end_with_parent", lambda number: None)
-    supervisor_end.send(("a.py", b"", ["order.bag"], "a.py"))
+    supervisor_end.send(("a.py", b"", ["order.bag"], "a.py", Companions()))
     with supervisor_end, process_end, restored_sigterm():
         grading_process.run_grading_process(process_end, str(tmp_path), Limits())
         assert not supervisor_end.poll()

@@ -54,7 +54,8 @@ def grade_replies(thread_grader):
 
 def make_first_reply(*ids):
     """Return the first reply of a worker, in which every answer is a function."""
-    return {"student": "Ada", "problem": "", "names": "", "answers": dict.fromkeys(ids, len)}
+    texts = {"student": "Ada", "problem": "", "notes": "", "names": ""}
+    return texts | {"answers": dict.fromkeys(ids, len), "reasons": dict.fromkeys(ids, "")}
 
 
 TABLE = make_first_reply("pe.table")
@@ -90,7 +91,9 @@ def test_request_gives_up_after_forged_reply(grade_replies, reply):
 FORGED_FIRST_REPLIES = {
     "a number": 3,
     "no answers": {"answers": {}},
-    "no texts": {"student": 1, "answers": {"pe.table": 1}},
+    "no texts": {"student": 1, "answers": {"pe.table": 1}, "reasons": {"pe.table": ""}},
+    "no reasons": {"answers": {"pe.table": 1}},
+    "number as reason": TABLE | {"reasons": {"pe.table": 1}},
     "function as student": TABLE | {"student": len},
 }
 

@@ -25,6 +25,7 @@ from class_files import make_submission
 import npformer.functional
 from npformer.grader import bubblewrap, grade_commands, grading_process, supervisor, worker_process
 from npformer.grader.bubblewrap import Protection
+from npformer.grader.companions import Companions
 from npformer.grader.grading_process import find_system_protection
 from npformer.grader.submissions import find_students, find_submissions, skip_surplus_files
 from npformer.grader.worker import sandbox
@@ -56,12 +57,15 @@ attempt("disk", lambda: open("@bank@").read())
 attempt("memory", read_memory_of_grader)
 student = " ".join(["tried", *done])
 """
+# The loop and the wait are one statement. Otherwise the wait would begin after an error in the loop.
 MANY_PROCESSES = """
 import os, signal
-for _ in range(300):
-    if os.fork() == 0:
-        signal.pause()
-signal.pause()
+def start():
+    for _ in range(300):
+        if os.fork() == 0:
+            signal.pause()
+    signal.pause()
+start()
 """
 MUCH_MEMORY = """
 import os, signal
@@ -415,7 +419,7 @@ def test_grading_process_adds_up_times_of_a_student(tmp_path, monkeypatch):
     """Each file uses two of the three time limits. Only the third file gets no time."""
     budgets = []
 
-    def grade(grader, name, data, ids, budget):
+    def grade(grader, name, data, ids, companions, budget):
         budgets.append(budget)
         grader.used = 2.0
         return []
@@ -426,7 +430,7 @@ def test_grading_process_adds_up_times_of_a_student(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "end_with_parent", lambda number: None)
     supervisor_end, process_end = Pipe()
     for student in ("ada", "bob", "ada", "ada"):
-        supervisor_end.send(("a.py", b"", [], student))
+        supervisor_end.send(("a.py", b"", [], student, Companions()))
 
     def receive_and_close():
         for _ in range(4):

@@ -40,14 +40,14 @@ def test_grade_reports_each_kind_of_answer(thread_grader, kind, exercise_id, sta
 
 MINUS_SIGNS = "x = " + "-" * 100_000 + "1"
 PROBLEMS = {  # a file's name and bytes, its answer to order.bag, and the start of the reported problem
-    "number as student": ("a.py", b"student = 3\nx = '\0'", None, "a.py"),
+    "number as student": ("a.py", b"student = 3\nx = '\0'", None, "line 2: "),
     "Windows encoding": ("a.py", "# coding: cp1252\norder_bag = '€'".encode("cp1252"), "€", ""),
     "unknown encoding": ("a.py", b"# coding: klingon\norder_bag = '\xe9'", "é", ""),
     "error in a library": (
         "(1).py",
         b"import json\njson.loads('')",
         None,
-        "(1).py, line 2: JSONDecodeError: ",
+        "line 2: JSONDecodeError: ",
     ),
     "empty notebook": ("a.ipynb", b" ", None, "The file cannot be read: it is empty."),
     "no JSON": (
@@ -59,7 +59,12 @@ PROBLEMS = {  # a file's name and bytes, its answer to order.bag, and the start 
     "no cells": ("a.ipynb", b"[]", None, "The file cannot be read: it has no cells."),
     "number as source": ("a.ipynb", make_notebook(3), None, "The file cannot be read: can only join"),
     "nested": ("a.ipynb", b"[" * 10**5, None, "The file cannot be read: it is nested too deeply."),
-    "minus signs": ("a.ipynb", make_notebook(MINUS_SIGNS, "order_bag = 'b'"), "b", "code cell 1: "),
+    "minus signs": (
+        "a.ipynb",
+        make_notebook(MINUS_SIGNS, "order_bag = 'b'"),
+        "b",
+        "code cell 1, line 1: the statement is nested too deeply;",
+    ),
 }
 
 

@@ -13,7 +13,7 @@ import socket
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -26,7 +26,15 @@ import numpy as np
 
 from . import sandbox
 from .protocol import Channel, Functions, Opaque, pack, unpack
-from .student_module import StudentModule, find_answer, format_message, list_names, run_submission
+from .statements import Record, format_message
+from .student_files import use_student_files
+from .student_module import (
+    StudentModule,
+    explain_missing_answer,
+    find_answer,
+    list_names,
+    run_submission,
+)
 
 MESSAGE_LENGTH = 150  # the largest length of an error message
 # Bytecode instructions that load a constant have names with one of these beginnings.
@@ -42,24 +50,34 @@ def serve_submission(channel: Channel) -> None:
     own_pid = getpid()
     request = unpack(channel.receive())
     sys.argv = [str(request["name"])]
-    student_module = run_submission(sys.argv[0], request["data"].tobytes())
+    record = Record()
+    use_student_files(request["folder"], request["files"], record)
+    student_module = run_submission(sys.argv[0], request["data"].tobytes(), record)
     is_copy = getpid() != own_pid  # The file may call `os.fork`, but only one process may answer.
     if is_copy:
         exit_process(0)
     functions: Functions = []
-    answers = {}
-    for exercise_id in request["ids"]:
-        answers[exercise_id] = prepare_answer(find_answer(student_module, exercise_id))
-    reply = {
-        "student": student_module.student,
-        "problem": student_module.problem,
-        "names": list_names(student_module),
-        "answers": answers,
-    }
-    channel.send(pack(reply, functions))
+    channel.send(pack(make_first_reply(student_module, request["ids"]), functions))
     while True:
         message = unpack(channel.receive(), partial(make_callback, channel))
         channel.send(pack(call_function(functions[message["call"]], message, student_module)))
+
+
+def make_first_reply(student_module: StudentModule, ids: Sequence[str]) -> dict[str, Any]:
+    """Return the answers to these exercises, and the texts that describe what happened in the file."""
+    answers = {}
+    reasons = {}
+    for exercise_id in ids:
+        answers[exercise_id] = prepare_answer(find_answer(student_module, exercise_id))
+        reasons[exercise_id] = explain_missing_answer(student_module, exercise_id)
+    return {
+        "student": student_module.student,
+        "problem": student_module.problem,
+        "notes": " ".join(student_module.record.notes),
+        "reasons": reasons,
+        "names": list_names(student_module),
+        "answers": answers,
+    }
 
 
 def prepare_answer(answer: Any) -> Any:
@@ -114,10 +132,11 @@ def describe_call_error(error: BaseException, student_module: StudentModule) -> 
     function = ""
     for frame, line_in_file in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
-        if code.co_filename in student_module.places:
+        if code.co_filename in student_module.record.places:
             line = line_in_file - code.co_firstlineno + 1
             function = code.co_name
-    message = format_message(error)[:MESSAGE_LENGTH].rstrip(": ")
+    reason = student_module.record.explain_name_error(error)
+    message = f"{format_message(error)}{reason}"[:MESSAGE_LENGTH].rstrip(": ")
     return {"type_name": type(error).__name__, "message": message, "line": line, "function": function}
 
 

@@ -5,60 +5,85 @@ entry "pe.table" of a dict `answers`. The variable `student` is a text that dete
 student gets.
 """
 
+import importlib
 import json
 import re
+import shlex
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BytesIO
-from traceback import walk_tb
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from .statements import Record, Runner
+
 MODULE_NAME = "submission"
 MAX_PROBLEMS = 3  # the largest number of problems that are reported
+MAX_INPUTS = 100  # how often `input()` returns a text
 PROBLEM_LENGTH = 120  # the largest length of the reason why a file cannot be read
-ERROR_LENGTH = 150  # the largest length of an error that a file has raised
 OTHER_LANGUAGES = (
     "bash", "sh", "script", "system", "sx", "!", "cmd", "powershell", "perl", "ruby", "html", "HTML",
-    "javascript", "js", "latex", "markdown", "svg", "SVG", "writefile", "file", "cython", "R", "sql",
+    "javascript", "js", "latex", "markdown", "svg", "SVG", "cython", "R", "sql",
     "bigquery", "python2",
 )  # fmt: skip
 
 
 class StudentModule(NamedTuple):
-    """The names that a submission defines, and a sentence about problems in reading the file."""
+    """The names that a submission defines, and what happened while it ran."""
 
     names: dict[str, Any]
     answers: dict[str, Any]  # the entries of the submission's dict `answers`
     student: str
-    problem: str  # why the file was not read completely, or ""
-    places: frozenset[str]  # the file names in the compiled code, such as "code cell 2"
+    problem: str  # the first statements that failed, or why the file cannot be read; otherwise ""
+    record: Record
 
 
 # --- run the file ---------------------------------------------------------------------------------
 
 
-def run_submission(name: str, data: bytes) -> StudentModule:
-    """Run the file, or the notebook's cells in order. Names that were defined before an error are kept."""
+def run_submission(name: str, data: bytes, record: Record | None = None) -> StudentModule:
+    """Run the file, or the notebook's cells in order. A statement that fails costs only itself."""
+    record = record or Record()
     module = ModuleType(MODULE_NAME)
     sys.modules[MODULE_NAME] = module  # Dataclasses and pickle look up the module here.
     names = vars(module)
-    shell = Shell(names)
+    shell = Shell(Runner(names, record))
     names.update({"__file__": name, "display": shell.display, "get_ipython": lambda: shell})
-    problems: dict[str, str] = {}  # by name of the file or cell
+    names["input"] = make_input(record)
+    unreadable = ""
     try:
+        if not _is_notebook(name):
+            record.main_place = name
         for place, source in split_source(name, data):
             shell.place = place
-            problems[place] = _run(source, place, names)
+            shell.runner.run(source, place)
     except RecursionError:
-        problems[""] = "The file cannot be read: it is nested too deeply."
+        unreadable = "The file cannot be read: it is nested too deeply."
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         reason = " ".join(str(error).split())[:PROBLEM_LENGTH]
-        problems[""] = f"The file cannot be read: {reason}."
-    problem = " ".join([text for text in problems.values() if text][:MAX_PROBLEMS])
-    return StudentModule(names, _read_answers(names), _read_student(names), problem, frozenset(problems))
+        unreadable = f"The file cannot be read: {reason}."
+    problems = [*(failure.problem for failure in record.failures), unreadable]
+    problem = " ".join([text for text in problems if text][:MAX_PROBLEMS])
+    return StudentModule(names, _read_answers(names), _read_student(names), problem, record)
+
+
+def make_input(record: Record) -> Callable[..., str]:
+    """Return the replacement for `input`. It returns an empty text, as if the student pressed Enter.
+
+    After many calls it raises EOFError, because the caller may repeat the question for ever.
+    """
+    remaining = iter(range(MAX_INPUTS))
+
+    def read_input(prompt: object = "") -> str:
+        record.add_note("input() returned an empty text, because no one can type here.")
+        if next(remaining, None) is None:
+            raise EOFError(f"input() was called more than {MAX_INPUTS} times")
+        return ""
+
+    return read_input
 
 
 def _read_answers(names: dict[str, Any]) -> dict[str, Any]:
@@ -73,34 +98,6 @@ def _read_student(names: dict[str, Any]) -> str:
     return str.__str__(student) if isinstance(student, str) else ""
 
 
-def _run(source: str, place: str, names: dict[str, Any]) -> str:
-    """Run the source. Returns a sentence about the error, or "" if there is no error."""
-    try:
-        exec(compile(source, place, "exec"), names)
-    except SyntaxError as error:
-        where = f"{place}, line {error.lineno}" if error.lineno else place
-        return f"{where}: this is not Python yet ({error.msg})."
-    except BaseException as error:  # A file can also raise SystemExit and KeyboardInterrupt.
-        lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == place]
-        where = f"{place}, line {lines[-1]}" if lines else place
-        return f"{where}: {describe_error(error)}."
-    return ""
-
-
-def describe_error(error: BaseException) -> str:
-    """Return the type of an error and its message in one line."""
-    text = f"{type(error).__name__}: {format_message(error)}"
-    return " ".join(text.split())[:ERROR_LENGTH].rstrip(": ")
-
-
-def format_message(error: BaseException) -> str:
-    """Return the message of an error in one line, or "" if the error's `__str__` fails."""
-    try:
-        return " ".join(str(error).split())
-    except BaseException:  # A `__str__` that the student wrote may raise any error.
-        return ""
-
-
 # --- read the file --------------------------------------------------------------------------------
 
 
@@ -110,12 +107,16 @@ def split_source(name: str, data: bytes) -> Iterator[tuple[str, str]]:
     >>> list(split_source("a.py", b"x = 1"))
     [('a.py', 'x = 1')]
     """
-    is_notebook = re.search(r"\.ipynb(\.(txt|json))?$", name, re.IGNORECASE)
-    if not is_notebook:
+    if not _is_notebook(name):
         yield name, decode_source(data)
         return
     for number, cell in enumerate(_read_code_cells(data), 1):
-        yield f"code cell {number}", translate_magics("".join(cell.get("source", "")))
+        yield f"code cell {number}", "".join(cell.get("source", ""))
+
+
+def _is_notebook(name: str) -> bool:
+    """Return whether the name is the name of a notebook. Some browsers add .txt or .json."""
+    return bool(re.search(r"\.ipynb(\.(txt|json))?$", name, re.IGNORECASE))
 
 
 def _read_code_cells(data: bytes) -> list[dict[str, Any]]:
@@ -148,51 +149,62 @@ def decode_source(data: bytes) -> str:
 # --- magics ---------------------------------------------------------------------------------------
 
 
-def translate_magics(source: str) -> str:
-    """Translate a cell to Python. IPython replaces each magic by a call of `get_ipython()`.
-
-    If IPython is not installed, lines with magics become `pass`.
-
-    >>> translate_magics("x = 7 % 4")
-    'x = 7 % 4'
-    """
-    with suppress(SyntaxError, ValueError, MemoryError, RecursionError):
-        compile(source, "cell", "exec")
-        return source
-    try:
-        from IPython.core.inputtransformer2 import TransformerManager
-    except ImportError:
-        return re.sub(r"^(\s*)([%!?].*|[\w.]+\?+)$", r"\1pass", source, flags=re.MULTILINE)
-    return str(TransformerManager().transform_cell(source))  # type: ignore[no-untyped-call,unused-ignore]
-
-
 class Shell:
     """Replaces the object that `get_ipython()` returns. Only magics that contain Python run code."""
 
-    def __init__(self, names: dict[str, Any]) -> None:
-        self.names = names
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
         self.place = ""
 
     def run_line_magic(self, name: str, line: str, *rest: object) -> Any:
-        """Run the code of `%time`, without its options, and return its value. Ignore other magics."""
+        """Run a file (`%run`), or the code of `%time`, whose value is returned. Ignore other magics."""
+        if name == "run":
+            self._run_file(line)
         if name != "time":
             return None
         source = re.sub(r"^(-\S+\s+)*", "", line)
         with suppress(SyntaxError):
-            return eval(compile(source, self.place, "eval"), self.names)
-        exec(compile(source, self.place, "exec"), self.names)
+            return eval(compile(source, self.place, "eval"), self.runner.names)
+        exec(compile(source, self.place, "exec"), self.runner.names)
+
+    def _run_file(self, line: str) -> None:
+        """Run the file that is named in the line of `%run`. Raises FileNotFoundError if it is not there."""
+        path = Path(_find_file_name(line))
+        if not path.suffix:
+            path = path.with_suffix(".py")
+        self.runner.run(decode_source(path.read_bytes()), str(path))
 
     def run_cell_magic(self, name: str, line: str, body: str) -> None:
-        """Run the Python code below `%%time` or a similar magic.
+        """Write a file (`%%writefile`), or run the Python code below `%%time` or a similar magic.
 
         An empty line replaces the line of the magic, so that errors have the correct line number.
         """
-        if name not in OTHER_LANGUAGES:
-            exec(compile(translate_magics(f"\n{body}"), self.place, "exec"), self.names)
+        if name in ("writefile", "file"):
+            _write_file(line, body)
+        elif name not in OTHER_LANGUAGES:
+            self.runner.run(f"\n{body}", self.place)
 
     def __getattr__(self, name: str) -> Any:
         """For every other name, such as `system`, return a function that does nothing."""
         return _do_nothing
+
+
+def _find_file_name(line: str) -> str:
+    """Return the first word in the line of a magic that is no option. Raises ValueError if there is none."""
+    for word in shlex.split(line):
+        if not word.startswith("-"):
+            return word
+    raise ValueError("the magic names no file")
+
+
+def _write_file(line: str, text: str) -> None:
+    """Write the text to the file that is named in the line of `%%writefile`. The option -a appends."""
+    path = Path(_find_file_name(line))
+    is_appended = "-a" in line.split() and path.exists()
+    old_text = path.read_text("utf-8") if is_appended else ""
+    path.unlink(missing_ok=True)  # The file may be a read-only copy of a submitted file.
+    path.write_text(old_text + text, "utf-8")
+    importlib.invalidate_caches()  # so that `import` finds the new file
 
 
 def _do_nothing(*objects: object, **options: object) -> None:
@@ -212,3 +224,11 @@ def list_names(student_module: StudentModule) -> str:
     """Return the public top-level names and the keys of `answers`, which may be misspelt exercise names."""
     names = (*student_module.names, *student_module.answers)
     return " ".join(name for name in names if type(name) is str and name[:1] != "_")
+
+
+def explain_missing_answer(student_module: StudentModule, exercise_id: str) -> str:
+    """Return the problem of the statement that should have defined the answer, or ""."""
+    for name in (exercise_id, exercise_id.replace(".", "_")):
+        if name in student_module.record.failed_names:
+            return student_module.record.failed_names[name].problem
+    return ""

@@ -1,0 +1,28 @@
+"""Tests of the contents of submissions: one bad line costs one line, and the first problem is reported."""
+
+import pytest
+from contents import CONTENTS, IDS
+
+from npformer.grader.companions import Companions
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+def test_grade_bad_line_costs_only_its_statement(thread_grader, content):
+    rows = thread_grader.grade(content.name, content.data, IDS, Companions(files=content.files))
+    assert {row.exercise for row in rows if row.passed} == content.due, rows
+    (problem,) = {row.problem for row in rows}
+    assert content.problem in problem and bool(content.problem) == bool(problem)
+
+
+def test_grade_names_files_that_are_left_out(thread_grader):
+    (row,) = thread_grader.grade("a.py", b"order_bag = 'b'", IDS[:1], Companions(left_out=("w.csv", "x.csv")))
+    assert row.problem == "These files are left out because they are too large or too many: w.csv, x.csv."
+
+
+def test_grade_missing_answer_names_its_own_statement(thread_grader):
+    """The statement that should have defined the answer is the fourth that fails, after the reported ones."""
+    text = "1 / 0\n1 / 0\n1 / 0\nif open('x'):\n    def pe_table(n, d_model): return n\n"
+    bag, table, softmax = thread_grader.grade("a.py", text.encode(), IDS)
+    reason = "line 4: FileNotFoundError: [Errno 2] No such file or directory: 'x'; the statement was skipped."
+    assert table.evidence == reason and table.status == bag.status == softmax.status == "not read"
+    assert bag.evidence == bag.problem and reason not in bag.problem
