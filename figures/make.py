@@ -158,8 +158,8 @@ def attention_and_order() -> Figure:
 
 
 def encoder_block() -> Figure:
-    """Two rows of four tables. First row: x, attention, their sum, and h, the norm of the sum. Second
-    row: h, FFN, their sum, and y, the norm of the sum."""
+    """Two rows of four tables. First row: x, the output of attention, their sum, and h, the layer norm of
+    this sum. Second row: h, the output of the FFN, their sum, and y, the layer norm of this sum."""
     x, a, h, f, y = block_steps()
     attention = [("x", x), ("a = attention(x)", a), ("x + a", x + a), ("h = norm(x + a)", h)]
     ffn = [("h", h), ("f = FFN(h)", f), ("h + f", h + f), ("y = norm(h + f)", y)]

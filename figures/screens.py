@@ -59,7 +59,7 @@ check("pe.table", pe_table, level=2)"""
 
 def one_page(page: Any, scratch: Path) -> None:
     """Layer norm and attention on the one page: the forward pass is on the left, and each gradient is on
-    the right, next to the line that it undoes"""
+    the right, next to the forward line whose gradient it computes"""
     page.goto((SITE / "_static" / "one_page.html").as_uri())
     page.set_viewport_size({"width": 1400, "height": 728})
     pair = page.locator("section.pair", has_text="def layer_norm")

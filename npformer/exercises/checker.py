@@ -422,10 +422,8 @@ def find_size_of_difference(task: Code, found: Sequence[Outcome]) -> list[Findin
         for name, a, b in zip(task.probe.outputs, outcome.arrays, expected.arrays, strict=False):
             if not are_equal(a, b):
                 shares.setdefault(name, []).append(_measure_difference(a, b))
-    if not shares:
-        return []
-    first = next(iter(shares))
-    finite = [share for share in shares[first] if np.isfinite(share)]
+    first = next(iter(shares), "")
+    finite = [share for share in shares.get(first, []) if np.isfinite(share)]
     if not finite:
         return []
     return [Finding("off_by", first, {"share": max(finite)})]

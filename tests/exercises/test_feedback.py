@@ -211,3 +211,11 @@ def test_sentence_about_one_number_has_no_index():
     finding = Finding("nan_at", "loss", {"index": (), "others_agree": False})
     text = templates.sentence(finding, ("loss",))
     assert text == "The output `loss` is NaN where the task asks for a number."
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.004, "less than 1 %"), (0.4, "up to 40 %"), (40, "more than 1000 %")]
+)
+def test_share_of_an_error_as_text(share, text):
+    _, write = templates.PHRASES["share"]
+    assert write({"share": share}) == text
