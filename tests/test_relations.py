@@ -736,7 +736,7 @@ def test_find_relation_equal_tables_explain_nothing():
 
 
 def test_find_relation_of_all_outputs_names_no_index():
-    """The joined outputs have no axes of their own, so a note about an index of d_output would be puzzling."""
+    """The joined outputs have no axes of their own, so an index of d_output would be puzzling."""
     case = make_output_case(full * (np.arange(4) != 3), full)
     relation = find_relation([case])
     assert relation == Relation("zero_there", {"count": 36, "size": 144})
