@@ -84,6 +84,19 @@ def test_load_llama_reads_several_weight_files(tmp_path):
     assert_same_tree(npf.load_llama(tmp_path)[0], params)
 
 
+@pytest.mark.parametrize("is_same", [True, False], ids=["same", "different"])
+def test_load_llama_different_tied_head_raises(tmp_path, is_same):
+    config = FORMS["llama"].config._replace(tied=True)
+    _, params = FORMS["llama"].write(config)
+    head = params.embedding.E if is_same else params.embedding.E + 1
+    files, _ = FORMS["llama"].write(config, tensors={"lm_head.weight": head})
+    message = find_error("llama", tmp_path, files)
+    if is_same:
+        assert message is None
+    else:
+        assert f"{tmp_path} has a head of its own: lm_head.weight differs from model.embed" in message
+
+
 def test_load_minilm_reads_older_names(tmp_path):
     """In older files, names begin with `bert.`, and norms have gamma and beta instead of weight and bias."""
     (params, *_), expected = write_and_load("minilm", tmp_path)
