@@ -217,3 +217,4 @@ _MODULES_THAT_CHECK = {
 for _name in __all__:
     if isinstance(globals()[_name], _FunctionType) and globals()[_name].__module__ not in _MODULES_THAT_CHECK:
         globals()[_name] = checked(globals()[_name])
+        globals()[_name].__module__ = __name__  # pickle looks for the function here

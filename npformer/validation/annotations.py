@@ -69,8 +69,8 @@ class ArrayAnnotation:
         self.reads_values = reads_values
 
     def __getitem__(self, item: tuple[Any, ...]) -> Rule:
+        names = read_dimensions(self.name, item)
         _, dimensions, *further_rules = item
-        names: DimensionNames = tuple(dimensions.split())
         description = f"{self.name}[Array, {', '.join([repr(dimensions), *map(str, further_rules)])}]"
         entries = Rule(
             description,
@@ -82,6 +82,28 @@ class ArrayAnnotation:
         )
         shape = Rule(description, self.make_shape_check(names), self.phase)
         return all_of(description, [entries, shape, *further_rules])
+
+
+def read_dimensions(annotation: str, item: Any) -> DimensionNames:
+    """Return the dimension names of an annotation such as Float[Array, "... T d_model"].
+
+    Raises TypeError if the item is not an array type and a string. Raises ValueError for a dimension that is
+    neither a name nor a number, such as 2*d: a check could not read it.
+    """
+    is_readable = isinstance(item, tuple) and len(item) > 1 and isinstance(item[1], str)
+    if not is_readable:
+        example = f'{annotation}[numpy.ndarray, "... T d"]'
+        raise TypeError(
+            f"{annotation}[{item!r}] is no annotation; expected an array type and text: {example}"
+        )
+    names = tuple(item[1].split())
+    for i, name in enumerate(names):
+        is_name = name.isidentifier() and not name.startswith("_")
+        is_leading = i == 0 and name == "..."
+        if not (is_name or is_leading or name.isdecimal()):
+            expected = "expected a name, a whole number, or ... as the first dimension"
+            raise ValueError(f"{annotation}[Array, {item[1]!r}] has the dimension {name!r}; {expected}")
+    return names
 
 
 def check_float(x: Any, name: str, call: Call) -> None:

@@ -8,6 +8,10 @@ A dimension name has the same length in all arguments of a call. A number instea
 sequence can be empty, a row cannot. Parameters are checked field by field. A config determines the lengths of
 the dimensions that its fields name. A cache determines the shape of the gradient.
 
+An argument may have one of several types, as in `Float[Array, "n"] | int | None`. The annotation of *args
+holds for each of these arguments. Dimensions such as 2*d are rejected when the function is defined. The
+annotation of the result is not checked.
+
 Each annotation has a `Rule`, which raises an error with a message from `checks`. A `Call` records the sizes
 of the arguments. Both classes are in the module `call`. The functions inside the package call each other
 without checks, so only the call of the user is checked. A call with the cache key of an earlier accepted call
@@ -75,7 +79,7 @@ def checked(body: F) -> F:
             args = tuple(to_python_integers(value) for value in args)
             kwargs = {name: to_python_integers(value) for name, value in kwargs.items()}
         if sizes is None or signature.reads_values or "cupy" in sys.modules:
-            arguments = dict(zip(signature.positional, args, strict=False)) | kwargs
+            arguments = name_arguments(signature, args, kwargs)
             try:
                 sizes = check_call(body.__name__, signature, arguments, sizes)
             except (TypeError, ValueError) as error:
@@ -85,8 +89,19 @@ def checked(body: F) -> F:
             remember(key, sizes, accepted)
         return scalars_to_arrays(body_without_warnings(*args, **kwargs))
 
-    wrapper.__module__ = "npformer"  # pickle looks for the function there
     return wrapper  # type: ignore[return-value]
+
+
+def name_arguments(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name. The arguments in *args and **kwargs also have these names."""
+    arguments = dict(zip(signature.positional, args, strict=False)) | kwargs
+    if signature.more_positional:
+        arguments[signature.more_positional] = args[len(signature.positional) :]
+    if signature.more_keywords:
+        known = {*signature.positional, *(name for name, _ in signature.rules)}
+        more = {name: value for name, value in kwargs.items() if name not in known}
+        arguments[signature.more_keywords] = more
+    return arguments
 
 
 def to_python_integers(value: Any) -> Any:
