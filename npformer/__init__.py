@@ -8,8 +8,9 @@ function, and a gradient with exactly the shape of the output. The values inside
 NumPy arrays only: ids must be in range, and gradients must not contain NaN. For a GPU array, this check would
 make the CPU wait for the GPU.
 
-You may write into an output. Inputs are not copied, and the cache refers to them. So do not change an input
-before the backward function has run.
+You may write into an output: it shares no memory with an input or with the cache. Exceptions are functions
+whose docstrings promise a view, or an array that is not copied. Inputs are not copied, and the cache refers to
+them. So do not change an input before the backward function has run.
 
 The functions of the modules, such as npformer.feed_forward.ffn_forward, contain only the equations. They
 check nothing and call each other. A docstring names only errors beyond those of argument validation.

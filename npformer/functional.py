@@ -359,7 +359,8 @@ def dropout_forward(
     array([2., 2., 2., 0.])
     """
     if rng is None or rate == 0:
-        return x, DropoutCache(None, 0.0, x.shape, x.dtype)
+        # The caller may change y, so it is a copy of x.
+        return x.copy(), DropoutCache(None, 0.0, x.shape, x.dtype)
     keep = array_module(x).asarray(rng.random(x.shape, dtype=np.float32) >= rate)
     return x * keep * (1 / (1 - float(rate))), DropoutCache(keep, float(rate), x.shape, x.dtype)
 
@@ -385,5 +386,5 @@ def dropout_backward(dy: Float[Array, "..."], cache: DropoutCache) -> Float[Arra
     array([2., 2., 2., 0.])
     """
     if cache.keep is None:
-        return dy
+        return dy.copy()
     return dy * cache.keep * (1 / (1 - cache.rate))

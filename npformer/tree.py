@@ -86,6 +86,7 @@ def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
     Returns
     -------
     pairs : iterator of (path, array)
+        The arrays are those of the tree and are not copied.
 
     Raises
     ------
