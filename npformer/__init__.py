@@ -9,14 +9,17 @@ NumPy arrays only: ids must be in range, and gradients must not contain NaN. For
 make the CPU wait for the GPU.
 
 You may write into an output: it shares no memory with an input or with the cache. Exceptions are functions
-whose docstrings promise a view, or an array that is not copied. Inputs are not copied, and the cache refers to
-them. So do not change an input before the backward function has run.
+whose docstrings promise a view, or an array that is not copied. Inputs are not copied, and the cache refers
+to them. So do not change an input before the backward function has run.
 
 The functions of the modules, such as npformer.feed_forward.ffn_forward, contain only the equations. They
 check nothing and call each other. A docstring names only errors beyond those of argument validation.
 """
 
+from importlib import import_module as _import_module
 from types import FunctionType as _FunctionType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from npformer.attention import (
     AttentionCache,
@@ -80,7 +83,7 @@ from npformer.functional import (
     softmax_backward,
     softmax_forward,
 )
-from npformer.gradcheck import GradientReport, GradientRow, assert_gradients, gradcheck
+from npformer.gradcheck import assert_gradients, gradcheck
 from npformer.layer_norm import (
     LayerNormCache,
     LayerNormParams,
@@ -88,23 +91,6 @@ from npformer.layer_norm import (
     layer_norm_backward,
     layer_norm_forward,
 )
-from npformer.lessons.costs import (
-    BlockMultiplications,
-    CausalParameterCount,
-    LayerCost,
-    ParameterCount,
-    causal_block_multiplications,
-    causal_parameter_count,
-    encoder_block_cache_bytes,
-    encoder_block_multiplications,
-    kept_bytes,
-    parameter_count,
-    score_cells,
-    table_1,
-    training_bytes,
-)
-from npformer.lessons.diagnostics import dead_units, order_sensitivity, token_similarity
-from npformer.lessons.text import build_vocabulary, decode, encode, tokenize
 from npformer.loss import CrossEntropyCache, cross_entropy_backward, cross_entropy_forward
 from npformer.modern import (
     BytePairs,
@@ -134,8 +120,6 @@ from npformer.modern import (
     train_byte_pairs,
 )
 from npformer.optim import AdamState, adam_init, adam_update, sgd_update, warmup_learning_rate
-from npformer.player.compare import compare
-from npformer.player.player_page import play
 from npformer.positional import (
     LearnedPositionsParams,
     alibi_bias,
@@ -148,12 +132,6 @@ from npformer.positional import (
     shift_matrix,
     wavelengths,
 )
-from npformer.pretrained.gguf import load_gguf
-from npformer.pretrained.llama import causal_lm_from_torch, causal_lm_to_torch, load_llama
-from npformer.pretrained.llama2c import load_llama2c
-from npformer.pretrained.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
-from npformer.pretrained.safetensors_files import load_safetensors, save_safetensors
-from npformer.pretrained.torch_names import encoder_block_from_torch, encoder_block_to_torch
 from npformer.transformer import (
     TransformerCache,
     TransformerParams,
@@ -164,6 +142,34 @@ from npformer.transformer import (
 from npformer.tree import leaves, load, save, tree_map
 from npformer.validation.annotations import Float, Ids, Mask
 from npformer.validation.signature import checked
+
+if _TYPE_CHECKING:
+    from npformer.gradcheck import GradientReport, GradientRow
+    from npformer.lessons.costs import (
+        BlockMultiplications,
+        CausalParameterCount,
+        LayerCost,
+        ParameterCount,
+        causal_block_multiplications,
+        causal_parameter_count,
+        encoder_block_cache_bytes,
+        encoder_block_multiplications,
+        kept_bytes,
+        parameter_count,
+        score_cells,
+        table_1,
+        training_bytes,
+    )
+    from npformer.lessons.diagnostics import dead_units, order_sensitivity, token_similarity
+    from npformer.lessons.text import build_vocabulary, decode, encode, tokenize
+    from npformer.player.compare import compare
+    from npformer.player.player_page import play
+    from npformer.pretrained.gguf import load_gguf
+    from npformer.pretrained.llama import causal_lm_from_torch, causal_lm_to_torch, load_llama
+    from npformer.pretrained.llama2c import load_llama2c
+    from npformer.pretrained.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
+    from npformer.pretrained.safetensors_files import load_safetensors, save_safetensors
+    from npformer.pretrained.torch_names import encoder_block_from_torch, encoder_block_to_torch
 
 __version__ = "0.1.0"
 
@@ -215,7 +221,58 @@ _MODULES_THAT_CHECK = {
     "npformer.pretrained.safetensors_files",
     "npformer.tree",
 }
-for _name in __all__:
-    if isinstance(globals()[_name], _FunctionType) and globals()[_name].__module__ not in _MODULES_THAT_CHECK:
-        globals()[_name] = checked(globals()[_name])
-        globals()[_name].__module__ = __name__  # pickle looks for the function here
+
+
+def _make_public(value: _Any) -> _Any:
+    """Return a function with argument validation, and any other value unchanged."""
+    if isinstance(value, _FunctionType) and value.__module__ not in _MODULES_THAT_CHECK:
+        function = checked(value)
+        function.__module__ = __name__  # pickle looks for the function here
+        return function
+    return value
+
+
+# Most programs use none of these names, and their modules would double the time of `import npformer`. So
+# `__getattr__`, which Python calls for a missing attribute, imports a module when its first name is used.
+_LATER = {
+    "npformer.gradcheck.report": ("GradientReport", "GradientRow"),
+    "npformer.lessons.costs": (
+        "BlockMultiplications", "CausalParameterCount", "LayerCost", "ParameterCount",
+        "causal_block_multiplications", "causal_parameter_count", "encoder_block_cache_bytes",
+        "encoder_block_multiplications", "kept_bytes", "parameter_count", "score_cells", "table_1",
+        "training_bytes",
+    ),
+    "npformer.lessons.diagnostics": ("dead_units", "order_sensitivity", "token_similarity"),
+    "npformer.lessons.text": ("build_vocabulary", "decode", "encode", "tokenize"),
+    "npformer.player.compare": ("compare",),
+    "npformer.player.player_page": ("play",),
+    "npformer.pretrained.gguf": ("load_gguf",),
+    "npformer.pretrained.llama": ("causal_lm_from_torch", "causal_lm_to_torch", "load_llama"),
+    "npformer.pretrained.llama2c": ("load_llama2c",),
+    "npformer.pretrained.minilm": ("MiniLMParams", "load_minilm", "minilm_input", "sentence_embeddings"),
+    "npformer.pretrained.safetensors_files": ("load_safetensors", "save_safetensors"),
+    "npformer.pretrained.torch_names": ("encoder_block_from_torch", "encoder_block_to_torch"),
+}  # fmt: skip
+_PACKAGES_IMPORTED_LATER = ("lessons", "player", "pretrained")
+_MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
+
+if not _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> _Any:
+        """Import a public name at its first use."""
+        if name in _PACKAGES_IMPORTED_LATER:
+            return _import_module(f"npformer.{name}")
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module 'npformer' has no attribute {name!r}")
+        value = _make_public(getattr(_import_module(_MODULE_OF[name]), name))
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """Return all names, also those that are imported later."""
+    return sorted({*globals(), *__all__})
+
+
+for _name in set(__all__) - set(_MODULE_OF):
+    globals()[_name] = _make_public(globals()[_name])

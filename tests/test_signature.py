@@ -6,12 +6,14 @@ import inspect
 import multiprocessing
 import pickle
 import pydoc
+import sys
 import traceback
 import warnings
 import weakref
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import fake_cupy
 import numpy as np
 import pytest
 import valid_calls
@@ -21,6 +23,7 @@ import npformer as npf
 from npformer import Float, Ids, Mask, checked
 from npformer.arrays import Array
 from npformer.loss import DLoss
+from npformer.validation import signature
 from npformer.validation.annotations import Numbers
 from npformer.validation.cache_key import cache_key
 from npformer.validation.signature import MAX_KEYS
@@ -424,6 +427,54 @@ def test_checked_keeps_no_array_and_limited_keys():
         npf.causal_mask(n)
     accepted = inspect.getclosurevars(npf.causal_mask).nonlocals["accepted"]
     assert 0 < len(accepted) <= MAX_KEYS
+
+
+REPEATED = ["adam_update", "causal_lm_forward", "dropout_backward", "encoder_block_backward", "sgd_update"]
+
+
+def on_library(arguments, library):
+    """Return arguments whose arrays belong to a library, numpy or the fake CuPy."""
+    if library == "numpy":
+        return arguments
+    return valid_calls.with_arrays(arguments, lambda a: fake_cupy.asarray(np.asarray(a)))
+
+
+@pytest.mark.parametrize("library", ["numpy", "cupy"])
+@pytest.mark.parametrize("name", REPEATED)
+def test_equal_call_is_not_checked_again(name, library, monkeypatch):
+    """This also holds if CuPy is loaded. Only checks of the values in arrays run again."""
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    arguments = on_library(CALLS[name](), library)
+    call(name, arguments)
+    monkeypatch.setattr(signature, "check_call", None)
+    call(name, arguments)
+
+
+def test_equal_call_on_another_library_is_checked(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    for name in ("layer_norm_backward", "encoder_block_backward"):
+        arguments = CALLS[name]()
+        call(name, arguments)
+        moved = on_library({"cache": arguments["cache"]}, "cupy")
+        with pytest.raises(TypeError, match=rf"^{name}: cache.* is an array of CuPy; expected one of NumPy"):
+            call(name, arguments | moved)
+
+
+class Chosen(NamedTuple):
+    positions: tuple[Numbers[np.ndarray, "T"], ...]
+
+
+def test_values_in_fields_are_checked_every_time():
+    @checked
+    def chosen(x: Float[np.ndarray, "T"], chosen: Chosen):
+        return x
+
+    for _ in range(2):
+        chosen(np.ones(3), Chosen((np.arange(3),)))
+    with pytest.raises(ValueError, match=r"^chosen: chosen.positions.0 holds NaN or infinity"):
+        chosen(np.ones(3), Chosen((np.array([0, 1, np.nan]),)))
+    with pytest.raises(ValueError, match=r"^chosen: chosen.positions.0 holds NaN or infinity"):
+        chosen(np.ones(3), Chosen((np.array([0, np.inf, 2.0]),)))
 
 
 # --- messages of valid_calls.py for a new function ---------------------------------------------------------
