@@ -17,6 +17,7 @@ checks names and arguments before it looks for a device, and `call_real_cupy` ra
 
 import operator
 import sys
+from collections import Counter
 from functools import cache, partial
 from types import FrameType
 from typing import Any
@@ -99,10 +100,17 @@ ATTRIBUTES = ("shape", "ndim", "size", "dtype", "nbytes")
 VIEWS = ("T", "real", "imag")
 
 
+# How often each function was launched on the device. Functions that only make a view launch nothing.
+LAUNCHES: Counter[str] = Counter()
+WITHOUT_LAUNCH = {"empty", "empty_like", "reshape", "swapaxes", "view", "__getitem__"}
+
+
 def _call(owner, name, of_numpy, *args, **kwargs):
     """Compute a call with NumPy, and make the same call with CuPy if it is installed."""
     if unused := {*kwargs} - KEYWORDS - ({"where"} if name == "copyto" else set()):
         raise TypeError(f"{name}: the package has not used {unused} of CuPy's yet")
+    if name not in WITHOUT_LAUNCH:
+        LAUNCHES[name] += 1
     found = of_numpy(*_host(args), **{key: _host(value) for key, value in kwargs.items()})
     call_real_cupy(owner, name, *args, **kwargs)
     return kwargs["out"] if "out" in kwargs else _device(found)
