@@ -11,6 +11,7 @@ import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import TypeAlias
@@ -35,8 +36,7 @@ def find_similar(submissions: Iterable[tuple[str, Submission]]) -> list[Pair]:
     for owner, file in submissions:
         runs[owner] |= _read_runs(file)
     max_owners = max(3, len(runs) // 5)
-    for path in Path(__file__).parents[1].rglob("*.py"):
-        runs[PACKAGE] |= hash_token_runs(path.name, path.read_bytes())
+    runs[PACKAGE] |= _read_package_runs()
     rare_runs = _find_rare_runs(runs, max_owners)
     sizes = Counter(owner for owners in rare_runs for owner in owners)
     shared = Counter(pair for owners in rare_runs for pair in combinations(owners, 2))
@@ -55,6 +55,13 @@ def _find_rare_runs(runs: dict[str, set[int]], max_owners: int) -> list[list[str
         for run in owner_runs:
             owners_by_run[run].append(owner)
     return [owners for owners in owners_by_run.values() if len({*owners} - {PACKAGE}) <= max_owners]
+
+
+@cache
+def _read_package_runs() -> frozenset[int]:
+    """Return the hashed runs of npformer's own source."""
+    paths = Path(__file__).parents[1].rglob("*.py")
+    return frozenset[int]().union(*(hash_token_runs(path.name, path.read_bytes()) for path in paths))
 
 
 def _read_runs(file: Submission) -> set[int]:
