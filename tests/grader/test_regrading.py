@@ -217,7 +217,7 @@ def test_parts_of_two_machines_join_to_one_table(graded_class, parts, tmp_path, 
 
 def test_journals_of_different_settings_do_not_join(graded_class, capsys):
     assert graded_class("--part=1/2", "--csv=x.csv") == 0
-    assert graded_class("--part=2/2", "--csv=y.csv", "--seconds=3") == 0
+    assert graded_class("--part=2/2", "--csv=y.csv", "--seconds=30") == 0
     joined = Path("x.csv.journal").read_bytes() + Path("y.csv.journal").read_bytes()
     Path("o.csv.journal").write_bytes(joined)
     assert graded_class("--resume") == 2
