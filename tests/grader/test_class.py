@@ -3,8 +3,10 @@
 import csv
 import html.parser
 import io
+import keyword
 import os
 import re
+import tokenize
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -393,6 +395,38 @@ def test_find_similar_ignores_names_and_comments():
     expected = {("ada", "ben"), (similarity.PACKAGE, "cem"), ("gus", "hal")}
     assert {frozenset(pair[1:]) for pair in pairs} == {*map(frozenset, expected)}
     assert all(share > 0.9 for share, _, _ in pairs)
+
+
+def read_standard_tokens(source):
+    """Return the tokens that Python's own module finds, with names and strings replaced."""
+    kinds = (tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING)
+    tokens = []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        is_name = token.type == tokenize.NAME and not keyword.iskeyword(token.string)
+        text = "text" if token.type == tokenize.STRING else token.string
+        if token.type in kinds:
+            tokens.append("name" if is_name else text)
+    return tokens
+
+
+SOURCES = [  # statements without f-strings, of which newer versions of Python make several tokens
+    "x = 1e-5 + .5j - 0x1F // 3_000 ** -y  # it's a comment\nlambda *a, **k: a[..., 1:] if a != k else -1.\n",
+    "a: int = b'\\'' + rb\"\\\"\"  'c'\nif (n := len(a)) >= 2: n <<= 1; n //= 3\n",
+    'def f(x) -> str:\n    """It\'s "one" text: \\""""\n    return x @ y \\\n        is not None\n',
+    "u = \"one \\\n line\"; v = '''two\n \"lines\" '''\n",
+]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_iter_tokens_finds_the_tokens_of_python(source):
+    assert list(similarity._iter_tokens(source)) == read_standard_tokens(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "count"), [("'" * 3 + "\\" + "'" * 3, 1), ('"a\nb', 2), ("'\\", 1), ("a \\", 1)]
+)
+def test_iter_tokens_ends_a_text_without_end(source, count):
+    assert len(list(similarity._iter_tokens(source))) == count
 
 
 def test_read_runs_of_a_too_large_file():
