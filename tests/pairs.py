@@ -1,8 +1,8 @@
 """Pairs of a forward and a backward pass, read from tests/data.
 
-planted.txt has operations in lines of Python. Each operation has a correct backward pass, and mistakes that
-change the backward pass. hard_pairs.txt has pairs that are hard to judge. said_pairs.txt has pairs with a
-part of the expected note. The first lines of each file describe its format.
+planted.txt and fresh.txt have operations in lines of Python. Each operation has a correct backward pass, and
+mistakes that change the backward pass. hard_pairs.txt has pairs that are hard to judge. said_pairs.txt has
+pairs with a part of the expected note. The first lines of each file describe its format.
 
 For a mistake inside an operation, planted.txt contains the whole operation. So these tests of gradcheck do
 not depend on npformer's layers. For a mistake in the use of an operation, the file calls npformer's
@@ -199,4 +199,5 @@ def make_pair(must, arguments, output, gradients, note=""):
 
 PLANTED, PLANTED_LATER = (DATA / "planted.txt").read_text(encoding="utf-8").split("\n# ")
 PLANTED_BUGS, LATER_BUGS = read_bugs(PLANTED), read_bugs(PLANTED_LATER)
+FRESH_BUGS = read_bugs((DATA / "fresh.txt").read_text(encoding="utf-8"))
 HARD_PAIRS, PAIRS_WITH_NOTES = read_rows("hard_pairs.txt"), read_rows("said_pairs.txt")

@@ -49,6 +49,9 @@ otherwise_masked[0, 0, 0, :] = 0
 neighbours = np.einsum("ts,ij->tisj", np.eye(3), np.kron(np.eye(2), draw_integers(2, 2)))
 halves = np.einsum("ts,ij->tisj", np.eye(3), np.kron(draw_integers(2, 2), np.eye(2)))
 SQUARE = draw_integers(6, 6)
+SQUARE_OUT, SHORT = draw_integers(3, 3, 5), draw_integers(2, 3, 5)
+ERRORS = 200 * draw_integers(3, 4, 3, 4)
+same_time = np.eye(3, dtype=bool)[:, None, :, None]
 without_one_entry = full.copy()
 without_one_entry[1, 2, 0, 3] = 0
 
@@ -72,6 +75,14 @@ def make_output_case(found_table, right_table):
     return Case(
         found, right, d_output=d_output, found_table=tables[0], right_table=tables[1], outputs=outputs
     )
+
+
+def correlate(*kernel):
+    """Make the table of a correlation: entry i of d_output contributes the kernel to entries i, i + 1, ..."""
+    table = np.zeros((1, 4, 6))
+    for i in range(4):
+        table[0, i, i : i + 3] = kernel
+    return table
 
 
 def change_one_entry(array):
@@ -160,7 +171,24 @@ EXAMPLES = {
         make_table_case(full_wrong, without_one_entry),
         {"from_index": (1, 2), "to_index": (0, 3)},
     ),
-    "numbers": (make_table_case(full_wrong * (linear != 0), linear), {}),
+    "d_output_transposed": (make_table_case(SQUARE_OUT.swapaxes(0, 1), SQUARE_OUT), {"order": (1, 0)}),
+    "d_output_moved": (
+        make_table_case(SHORT.reshape(6, 5)[[0, 3, 1, 4, 2, 5]].reshape(2, 3, 5), SHORT),
+        {},
+    ),
+    "reversed_each": (make_table_case(correlate(1, 4, 9), correlate(9, 4, 1)), {"axes": (0,)}),
+    "factor_along": (make_table_case(full * [[2], [3], [5]], full), {"axes": (0,)}),
+    "d_output_factor_along": (
+        make_table_case(full * np.array([2, 3, 5, 7])[:, None, None], full),
+        {"axes": (1,)},
+    ),
+    "others_wrong": (make_table_case(np.where(same_time, full, full + ERRORS), full), {"axis": 0}),
+    "own_wrong": (make_table_case(np.where(same_time, full + ERRORS, full), full), {"axis": 0}),
+    "wrong_there": (
+        make_table_case(full + ERRORS * (np.arange(3) == 1)[:, None, None, None], full),
+        {"count": 48, "size": 144},
+    ),
+    "numbers": (make_table_case((linear + ERRORS) * (linear != 0), linear), {}),
 }
 
 
@@ -202,6 +230,91 @@ def test_find_relation_multiplied_with_one_array_only(name, instead_of):
     others = {"gamma": gamma, "std": std}
     case = make_table_case(full * arrays[name], full * arrays[instead_of], others)
     assert find_relation([case]) == Relation("multiplied", {"name": name, "instead_of": instead_of})
+
+
+MASK = np.array([0.0, 1.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    "factors, others, kind",
+    [
+        # Both sides of found · mask = correct · mask are 0 where the mask is 0, so this proves nothing.
+        pytest.param([3, 1, 1, 3], {"t": MASK, "cache.t": MASK}, "factor_along", id="mask and its copy"),
+        pytest.param([0.3, 1.7], {"std": np.array([0.3, 1.7])}, "multiplied", id="two numbers"),
+        pytest.param([3, 2], {"ids": np.array([3, 2])}, "factor_along", id="two whole numbers"),
+    ],
+)
+def test_find_relation_multiplied_needs_telling_arrays(factors, others, kind):
+    table = draw_integers(3, 4, 3, len(factors))
+    assert find_relation([make_table_case(table * factors, table, others)]).kind == kind
+
+
+def test_find_relation_multiplied_with_array_of_joined_outputs():
+    """d_output joins both outputs, and its index says which entry of the array is the factor."""
+    forget = rng.standard_normal((2, 3))
+    right = np.eye(6).reshape(6, 2, 3)
+    d_output = rng.standard_normal(6)
+    tables = right / forget, right
+    found, correct = (np.tensordot(d_output, table, 1) for table in tables)
+    case = Case(found, correct, {"f": forget}, {}, SQRT_EPS, 0.0, d_output, *tables, outputs={"h": slice(6)})
+    assert find_relation([case]) == Relation("multiplied", {"name": "", "instead_of": "f"})
+
+
+@pytest.mark.parametrize(
+    "found, right, kind",
+    [
+        pytest.param(np.ones((3, 3, 3)), np.eye(3), "not_zero_there", id="whole rows for the diagonal"),
+        pytest.param(np.ones((3, 3, 3)) * np.arange(1, 4), np.eye(3), "stray", id="and wrong numbers"),
+    ],
+)
+def test_find_relation_mixes_needs_all_matching_axes(found, right, kind):
+    """The diagonal of a matrix: d_output[i] belongs to row i and to column i. Rows do not mix."""
+    own_row = np.eye(3)[:, :, None]
+    case = make_vector_case(found * own_row, right[:, :, None] * right[:, None, :])
+    assert find_relation([case]).kind == kind
+
+
+def make_vector_case(found_table, right_table):
+    """Make a case whose d_output has one axis."""
+    d_output = draw_integers(len(found_table))
+    found, right = (np.tensordot(d_output, table, 1) for table in (found_table, right_table))
+    return Case(found, right, d_output=d_output, found_table=found_table, right_table=right_table)
+
+
+def test_find_relation_exchanged_ends_are_of_the_gradient():
+    """d_output has an axis more in front: its axis 1 and axis 0 of the gradient belong together."""
+    table = draw_integers(2, 4, 4)
+    relation = find_relation([make_table_case(table.swapaxes(1, 2), table)])
+    assert relation == Relation("ends_exchanged", {"axes": (0,)})
+
+
+def test_find_relation_transposed_d_output_of_outer_product():
+    """For y = a bᵀ, db = d_outputᵀ a. Both axes of d_output fit the one axis of b."""
+    right = np.einsum("i,jk->ijk", draw_integers(4), np.eye(4))
+    relation = find_relation([make_table_case(right.swapaxes(0, 1), right)])
+    assert relation == Relation("d_output_transposed", {"order": (1, 0)})
+
+
+def test_find_relation_partners_axis_is_of_the_gradient():
+    found, right = (np.kron(np.eye(2), np.ones((2, 2))), np.kron(np.ones((2, 2)), np.eye(2)))
+    tables = [np.stack([table, 2 * table]) * draw_integers(2, 4, 4) for table in (found, right)]
+    relation = find_relation([make_table_case(*tables)])
+    assert relation == Relation("partners", {"axis": 0, "found_distance": 1, "right_distance": 2})
+
+
+def test_find_relation_reversed_contributions_lie_in_boxes():
+    """A 2 × 2 kernel at nine places, and an entry of d_output that contributes nothing."""
+    kernel = draw_integers(2, 2)
+    tables = np.zeros((2, 10, 4, 4))
+    for n, (i, j) in enumerate(np.ndindex(3, 3)):
+        tables[0, n, i : i + 2, j : j + 2] = kernel[:, ::-1]
+        tables[1, n, i : i + 2, j : j + 2] = kernel
+    assert find_relation([make_vector_case(*tables)]) == Relation("reversed_each", {"axes": (1,)})
+
+
+def test_find_relation_factors_along_both_are_none():
+    factors = draw_integers(3, 1, 1, 1) * draw_integers(4)
+    assert find_relation([make_table_case(full * factors, full)]) is None
 
 
 def test_find_relation_approximate_minus_one_is_sign():
@@ -413,7 +526,7 @@ def test_find_relation_own_only_needs_matching_positions(shape, p, q, kind):
     indices = np.indices(shape)
     relation = find_relation([make_table_case(table * (indices[p] == indices[q]), table)])
     assert relation.kind == kind
-    assert kind == "zero_there" or relation.parameters == {"axis": p}
+    assert kind == "zero_there" or relation.parameters == {"axis": q - 2}  # an axis of the gradient
 
 
 @pytest.mark.parametrize("size, kind", [(2, None), (3, "term_added")])
@@ -499,6 +612,7 @@ def test_relation_is_compared_by_value_and_frozen():
         (5**0.5, Fraction(5), True, "√5"),
         (-((2 / 3) ** 0.5), Fraction(2, 3), True, "-√(2/3)"),
         (0.7734, None, False, "0.7734"),
+        ((12568 / 17) ** 0.5, None, False, "27.18996"),  # a root needs a short fraction
         (1 + 3e-8, None, False, "1 + 3e-08"),
         (1e160, None, False, "1e+160"),  # the square of this number is infinite
     ],
@@ -640,8 +754,28 @@ NAMES = ("axis 0 of x", "axis 1 of x")
         ),
         (
             "stray",
+            {"from_index": (1,), "to_index": (0, 3)},
+            "entry [0, 3] of the gradient depends on d_output[1], but it should not",
+        ),
+        (
+            "stray",
             {"from_index": (), "to_index": (0, 3)},
-            "entry [0, 3] of the gradient depends on d_output[], but it should not",
+            "entry [0, 3] of the gradient depends on d_output, but it should not",
+        ),
+        (
+            "stray",
+            {"from_index": (1,), "to_index": ()},
+            "the gradient depends on d_output[1], but it should not",
+        ),
+        (
+            "stray",
+            {"from_index": (), "to_index": ()},
+            "the gradient depends on d_output, but it should not",
+        ),
+        (
+            "d_output_transposed",
+            {"order": (2, 0, 1)},
+            "the gradient would be correct if d_output were transposed, with its axes in the order (2, 0, 1)",
         ),
     ],
 )

@@ -18,6 +18,8 @@ OPTIONAL: dict[str, tuple[str, ...]] = {  # for each kind: the parameters that a
     "symmetric": ("factor",),
     "multiplied": ("name", "instead_of"),
     "mixes": ("not_along",),
+    "stray": ("from_index", "to_index"),
+    "d_output_transposed": ("order",),
 }
 MOST_ORIGINS = 2  # the largest number of lengths that a note names for one factor
 

@@ -62,6 +62,14 @@ KINDS: dict[str, tuple[str, ...]] = {  # every kind of relation, with the names 
     "not_zero_there": ("count", "size"),
     "another_mask": ("count", "size"),
     "stray": ("from_index", "to_index"),
+    "d_output_transposed": ("order",),
+    "d_output_moved": (),
+    "reversed_each": ("axes",),
+    "factor_along": ("axes",),
+    "d_output_factor_along": ("axes",),
+    "others_wrong": ("axis",),
+    "own_wrong": ("axis",),
+    "wrong_there": ("count", "size"),
     "numbers": (),
 }
 
@@ -136,6 +144,7 @@ _Quadruple = tuple[Array, Array, Array, float]  # a pair with an additional arra
 # An error that counts as zero is at most this share of the error that a relation explains.
 NEGLIGIBLE = 0.01
 CHANCE = 0.01  # the probability with which a random number may match a simple fraction
+CHANCE_OF_ROOT = 1e-4  # the same for the root of a fraction; people write short ones only
 NEAR = 1e-3  # an error of at most this share of the largest entry may come from too few digits
 # One or two numbers are often a multiple or a sum of other numbers by accident.
 MOST_ACCIDENTAL = 2
@@ -256,10 +265,10 @@ def make_factor(value: float, exact: float) -> Factor:
 
     Any number is close to some fraction, so only a small numerator n and denominator d are accepted: n d must
     be at most CHANCE / (2 · exact). Then a random number matches a fraction with a probability of at most
-    about CHANCE.
+    about CHANCE. For roots, it is CHANCE_OF_ROOT.
     """
-    most = CHANCE / (2 * exact)
-    for is_root, target in ((False, abs(value)), (True, value * value)):
+    for is_root, target, chance in ((False, abs(value), CHANCE), (True, value * value, CHANCE_OF_ROOT)):
+        most = chance / (2 * exact)
         if not 0 < target < math.inf:
             continue
         fraction = Fraction(target).limit_denominator(int(math.sqrt(most / target)) or 1)
@@ -670,11 +679,34 @@ def detect_wrong_outputs(t: _Table) -> Relation | None:
 def detect_exchanged_ends(t: _Table) -> Relation | None:
     """Detect exchanged indices: along some axes, contributions from i to j and from j to i are exchanged."""
     for pairs in _iter_subsets(t.find_shared_axes()):
+        exchanged_axes = set(chain.from_iterable(pairs))
+        has_repeated_axis = len(exchanged_axes) < 2 * len(pairs)
+        if has_repeated_axis:
+            continue
         R = t.R
         for p, q in pairs:
             R = np.swapaxes(R, p, q)
         if is_close(t.F, R, t.zero):
-            return Relation("ends_exchanged", {"axes": tuple(p for p, _ in pairs)})
+            return Relation("ends_exchanged", {"axes": tuple(q - t.out for _, q in pairs)})
+    return None
+
+
+def detect_order_of_d_output(t: _Table) -> Relation | None:
+    """Detect that d_output is used transposed, or with its entries in a different order.
+
+    If d_output joins several outputs, the order of its entries has no meaning.
+    """
+    if t.outputs:
+        return None
+    gradient_axes = tuple(range(t.out, t.F.ndim))
+    for order in list(permutations(range(t.out)))[1:]:
+        if is_close(t.F, np.transpose(t.R, order + gradient_axes), t.zero):
+            return Relation("d_output_transposed", {"order": order})
+    n_outputs = math.prod(t.F.shape[: t.out])
+    order_of_entries = _find_order(t.F.reshape(n_outputs, -1), t.R.reshape(n_outputs, -1), t.zero)
+    is_permutation = len(set(order_of_entries)) == n_outputs
+    if is_permutation and _is_different_order(order_of_entries):
+        return Relation("d_output_moved")
     return None
 
 
@@ -689,8 +721,10 @@ def detect_partners(t: _Table) -> Relation | None:
         has_one_each = len(found_distances) == len(right_distances) == 1
         if has_one_each and found_distances != right_distances:
             (found_distance,), (right_distance,) = found_distances, right_distances
-            parameters = {"axis": p, "found_distance": found_distance, "right_distance": right_distance}
-            return Relation("partners", parameters)
+            return Relation(
+                "partners",
+                {"axis": q - t.out, "found_distance": found_distance, "right_distance": right_distance},
+            )
     return None
 
 
@@ -726,25 +760,43 @@ def _is_finite_square(W: Array) -> bool:
 
 def detect_multiplied(t: _Table) -> Relation | None:
     """Detect an array that is missing as a factor, is an extra factor, or replaces another factor."""
-    kept_axes = _find_axes_of_factor(t)
-    factors = _fit_table_factors(t, kept_axes)
-    if factors.size <= 2:
-        return None
-    arrays = {"": np.ones(factors.shape)}
-    for name, x in t.others.items():
-        if x.squeeze().shape == factors.squeeze().shape:
-            arrays[name] = x.reshape(factors.shape)
-    for name, instead_of in _list_exchanges(list(arrays)):
-        numerator, denominator = arrays[name], arrays[instead_of]
-        if is_close(t.F * denominator, t.R * numerator, t.zero * max_abs(denominator)):
-            return Relation("multiplied", {"name": name, "instead_of": instead_of})
+    for axes in _list_axes_of_factors(t):
+        factors = _fit_table_factors(t, axes)
+        arrays = {"": np.ones(factors.shape)}
+        for name, x in t.others.items():
+            if x.squeeze().shape == factors.squeeze().shape and _is_distinctive(x):
+                arrays[name] = x.reshape(factors.shape)
+        for name, instead_of in _list_exchanges(list(arrays)):
+            numerator, denominator = arrays[name], arrays[instead_of]
+            is_exchanged = is_close(t.F * denominator, t.R * numerator, t.zero * max_abs(denominator))
+            # Where the array is 0, its product with the gradient is 0 too, and proves nothing.
+            if is_exchanged and denominator.all():
+                return Relation("multiplied", {"name": name, "instead_of": instead_of})
     return None
 
 
-def _find_axes_of_factor(t: _Table) -> list[int]:
-    """Return the axes along which the factor between the two tables varies."""
+def _is_distinctive(x: Array) -> bool:
+    """Return whether an array hardly equals factors by accident, as one or two whole numbers may do."""
+    return x.size > MOST_ACCIDENTAL or (x.size > 1 and bool((x % 1).all()))
+
+
+def _list_axes_of_factors(t: _Table) -> list[list[int]]:
+    """Return the axes along which the factor between the two tables varies, in two ways.
+
+    If an axis of d_output and an axis of the gradient have the same meaning, the factor varies along one of
+    them. The first list prefers axes of d_output, the second one prefers axes of the gradient.
+    """
+    axes = range(t.F.ndim)
+    return [_find_axes_of_factor(t, axes[::-1]), _find_axes_of_factor(t, axes)]
+
+
+def _find_axes_of_factor(t: _Table, candidates: Sequence[int]) -> list[int]:
+    """Return the axes along which the factor between the two tables varies.
+
+    The first candidates are left out, if possible.
+    """
     kept_axes = list(range(t.F.ndim))
-    for axis in reversed(range(t.F.ndim)):
+    for axis in candidates:
         fewer_axes = [a for a in kept_axes if a != axis]
         if is_close(t.F, _fit_table_factors(t, fewer_axes) * t.R, t.zero):
             kept_axes = fewer_axes
@@ -754,6 +806,22 @@ def _find_axes_of_factor(t: _Table) -> list[int]:
 def _fit_table_factors(t: _Table, kept_axes: Sequence[int]) -> Array:
     """Return the least-squares factors between the two tables. The factors vary along the kept axes only."""
     return fit_factors(t.F, t.R, tuple(a for a in range(t.F.ndim) if a not in kept_axes))
+
+
+def detect_factor_along(t: _Table) -> Relation | None:
+    """Detect factors that depend only on the indices along some axes of the gradient or of d_output.
+
+    If there are too many factors, they may be found by accident.
+    """
+    _, right = t.find_paths()
+    for axes in reversed(_list_axes_of_factors(t)):
+        n_factors = math.prod(t.F.shape[a] for a in axes)
+        are_few = 1 < n_factors <= right.sum() / 2
+        if are_few and min(axes) >= t.out:
+            return Relation("factor_along", {"axes": tuple(a - t.out for a in axes)})
+        if are_few and max(axes) < t.out and not t.outputs:
+            return Relation("d_output_factor_along", {"axes": tuple(axes)})
+    return None
 
 
 def _list_exchanges(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -768,13 +836,15 @@ def detect_mixed_axes(t: _Table) -> Relation | None:
     """Detect an axis along which entries are mixed by mistake, or are not mixed although they should be."""
     found, right = t.find_paths()
     mixed, separate = [], []
-    for p, q in t.find_shared_axes():
-        is_mixed = _crosses(found, p, q)
-        should_be_mixed = _crosses(right, p, q)
+    pairs = t.find_shared_axes()
+    for p in sorted({p for p, _ in pairs}):
+        axes = [q for other, q in pairs if other == p]  # several axes may have the same meaning as axis p
+        is_mixed = all(_crosses(found, p, q) for q in axes)
+        should_be_mixed = all(_crosses(right, p, q) for q in axes)
         if is_mixed and not should_be_mixed:
-            mixed.append(p)
+            mixed.append(axes[0] - t.out)
         if should_be_mixed and not is_mixed:
-            separate.append(p)
+            separate.append(axes[0] - t.out)
     if mixed:
         return Relation("mixes", {"axis": mixed[0], "not_along": separate[0] if separate else None})
     if separate:
@@ -826,6 +896,60 @@ def _find_only_indices(t: _Table, found: Array, right: Array) -> Relation | None
     return None
 
 
+def detect_reversed_contributions(t: _Table) -> Relation | None:
+    """Detect that each entry of d_output contributes the correct numbers in reverse order along some axes.
+
+    A flipped kernel of a convolution does this. The numbers of each entry lie in a box inside the gradient.
+    """
+    shape = t.F.shape[t.out :]
+    found = t.F.reshape(-1, math.prod(shape))
+    right = t.R.reshape(-1, math.prod(shape))
+    has_same_numbers = is_close(np.sort(found), np.sort(right), t.zero)
+    if not has_same_numbers:
+        return None
+    found, right = found.reshape(-1, *shape), right.reshape(-1, *shape)
+    for axes in _iter_subsets(range(len(shape))):
+        expected = np.array([_reverse_in_box(contributions, axes, t.zero) for contributions in right])
+        if is_close(found, expected, t.zero):
+            return Relation("reversed_each", {"axes": axes})
+    return None
+
+
+def _reverse_in_box(contributions: Array, axes: tuple[int, ...], zero: float) -> Array:
+    """Reverse the numbers along some axes, inside the smallest box that contains all numbers except zeros."""
+    indices = np.nonzero(np.abs(contributions) > zero)
+    box = tuple(slice(index.min(), index.max() + 1) for index in indices if index.size)
+    reversed_contributions = contributions.copy()
+    reversed_contributions[box] = np.flip(contributions[box], axes)
+    return reversed_contributions
+
+
+def detect_partly_wrong(t: _Table) -> Relation | None:
+    """Detect that some contributions are correct and the others have wrong numbers.
+
+    Often these are the contributions from the same index, or from all other indices, along some axis.
+    """
+    found, right = t.find_paths()
+    has_same_paths = (found == right).all()
+    is_wrong = np.abs(t.F - t.R) > t.zero
+    is_correct = right & ~is_wrong
+    if not has_same_paths or not is_correct.any():
+        return None
+    for p, q in t.find_shared_axes():
+        if not _crosses(is_wrong, p, q) and _crosses(right, p, q):
+            return Relation("own_wrong", {"axis": q - t.out})
+        is_own_correct = not _stays(is_wrong, p, q)
+        are_others_wrong = not _crosses(is_correct, p, q)
+        if is_own_correct and are_others_wrong:
+            return Relation("others_wrong", {"axis": q - t.out})
+    return Relation("wrong_there", {"count": int(is_wrong.sum()), "size": int(right.sum())})
+
+
+def _stays(paths: Array, p: int, q: int) -> bool:
+    """Return whether some path leads from an index along axis p to the same index along axis q."""
+    return bool(np.diagonal(paths, axis1=p, axis2=q).any())
+
+
 def detect_wrong_numbers(t: _Table) -> Relation | None:
     """Detect a path that should not exist. Otherwise detect wrong numbers on paths that are all correct."""
     found, right = t.find_paths()
@@ -854,12 +978,19 @@ DETECTORS: tuple[Detector, ...] = (  # in this order, because only the first rel
     on_table(
         detect_exchanged_ends,
         detect_untransposed,
+        detect_order_of_d_output,
         detect_partners,
         detect_mixed_axes,
         detect_cut_paths,
     ),
     detect_partial_error,
-    on_table(detect_multiplied, detect_wrong_numbers),
+    on_table(
+        detect_multiplied,
+        detect_factor_along,
+        detect_reversed_contributions,
+        detect_partly_wrong,
+        detect_wrong_numbers,
+    ),
 )
 # For a gradient that changes from call to call, other relations would not be reliable.
 DETECTORS_OF_UNRELIABLE_GRADIENTS: tuple[Detector, ...] = (detect_form, detect_zero, detect_term)

@@ -14,7 +14,14 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from pairs import HARD_PAIRS, LATER_BUGS, PLANTED_BUGS, VERDICT_OF_LABEL, make_pair  # noqa: E402
+from pairs import (  # noqa: E402
+    FRESH_BUGS,
+    HARD_PAIRS,
+    LATER_BUGS,
+    PLANTED_BUGS,
+    VERDICT_OF_LABEL,
+    make_pair,
+)
 from valid_calls import arrays_in, like  # noqa: E402
 
 from npformer import gradcheck  # noqa: E402
@@ -107,6 +114,6 @@ def refilled(section, counts, rows):
 if __name__ == "__main__":
     page = HERE / "kills.md"
     top, *sections = page.read_text(encoding="utf-8").split("\n## ")
-    tables = [planted(PLANTED_BUGS), planted(LATER_BUGS), hard(), otherwise(), cost()]
+    tables = [planted(PLANTED_BUGS), planted(LATER_BUGS), planted(FRESH_BUGS), hard(), otherwise(), cost()]
     parts = [refilled(section, *table) for section, table in zip(sections, tables, strict=True)]
     page.write_text("\n## ".join([top, *parts]), encoding="utf-8")
