@@ -23,7 +23,7 @@ EXAMPLES = {
     "How many legs has a dog?": "Arr, it be four, matey!",
     "What colour is the sky?": "Arr, it be blue, matey!",
 }
-# Questions that are not in the training, each with a word that a correct answer contains.
+# Questions that are not in the training, each with the words of which a correct answer contains one.
 QUESTIONS = {
     "What is the capital of Italy?": "Rome",
     "What is the capital of Spain?": "Madrid",
@@ -32,9 +32,9 @@ QUESTIONS = {
     "What is the color of grass?": "green",
     "Who wrote Romeo and Juliet?": "Shakespeare",
     "What is the opposite of hot?": "cold",
-    "How many days are in a week?": "seven",
+    "How many days are in a week?": "seven 7",
     "Who painted the Mona Lisa?": "Leonardo",
-    "How many legs does a spider have?": "eight",
+    "How many legs does a spider have?": "eight 8",
     "What planet do we live on?": "Earth",
     "What language is spoken in Germany?": "German",
 }
@@ -53,8 +53,12 @@ def is_pirate(answer: str) -> bool:
 
 
 def count_correct(answers: dict[str, str]) -> int:
-    """Count the answers that contain the expected word."""
-    return sum(word.lower() in answers[question].lower() for question, word in QUESTIONS.items())
+    """Count the answers that contain an expected word."""
+    n_correct = 0
+    for question, words in QUESTIONS.items():
+        answer = answers[question].lower()
+        n_correct += any(word in answer for word in words.lower().split())
+    return n_correct
 
 
 def to_prompt(question: str, tokenizer: Any) -> list[int]:

@@ -17,7 +17,7 @@ from npformer.post_training import merge_adapter
 from npformer.pretrained.chat_model import find_chat_file
 
 FILE = Path(pirate.__file__).with_suffix(".json")
-SETTINGS = {
+SETTINGS: dict[str, dict] = {
     "rank 4, 12 steps": {},
     "rank 4, 12 steps, seed 1": {"seed": 1},
     "rank 4, 12 steps, seed 2": {"seed": 2},
