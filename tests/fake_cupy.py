@@ -89,9 +89,9 @@ def _hollow():
 
 # Functions, methods and operators, computed by NumPy's functions of the same name
 
-FUNCTIONS = """arange ascontiguousarray concatenate copyto cumsum empty empty_like flatnonzero full ones
-partition repeat sort take_along_axis where zeros zeros_like
-cos exp isfinite log maximum minimum sin sqrt tanh""".split()
+FUNCTIONS = """arange ascontiguousarray clip concatenate copyto cumsum empty empty_like flatnonzero full
+ones ones_like partition repeat sort take_along_axis where zeros zeros_like
+cos exp expm1 isfinite log logaddexp maximum minimum sin sqrt tanh""".split()
 METHODS = "all argmax astype copy dot max mean min reshape sum swapaxes view".split()
 OPERATORS = """add subtract multiply divide power matmul bitwise_and bitwise_or invert negative absolute
 equal not_equal less less_equal greater greater_equal""".split()

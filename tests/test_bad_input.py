@@ -31,7 +31,6 @@ from valid_calls import (
     LM,
     MODEL,
     NAMES_OF_FUNCTIONS,
-    SIZED,
     TREE,
     UNREADABLE,
     VOCAB_SIZE,
@@ -40,6 +39,7 @@ from valid_calls import (
     drawn,
     fingerprint,
     first_of_their_kind,
+    output_dimensions,
     places,
     replaced,
 )
@@ -77,9 +77,9 @@ ODD_VALUES_OF_KIND = {
     "Rng": [0, np.random, np.random.PCG64(0), np.random.RandomState(0)],
     "dtype": ["(-3,)f8", np.dtype(complex), *DTYPES[:6], *NAMES_OF_DTYPES, FLOAT32],
 }
-FLOATS = ("Float", "Bias")
-BROADCASTING = ("Mask", "Bias")
-ARRAYS = ("Float", "Bias", "Ids", "Mask", "Numbers")
+FLOATS = ("Float", "Bias", "Constant")
+BROADCASTING = ("Mask", "Bias", "Constant", "Counted")
+ARRAYS = ("Float", "Ids", "Numbers", *BROADCASTING)
 
 
 def odd_values(place):
@@ -193,6 +193,8 @@ IS_RIGHT_KIND = {
     "dtype": is_float_dtype,
     "Float": lambda value: is_array_of(value, "f4", "f8"),
     "Bias": lambda value: is_array_of(value, "f4", "f8"),
+    "Constant": lambda value: is_array_of(value, "f4", "f8"),
+    "Counted": lambda value: is_array_of(value, bool),
     "Ids": lambda value: is_array_of(value, *INTEGERS),
     "Mask": lambda value: is_array_of(value, bool),
     "Numbers": lambda value: is_array_of(value, *INTEGERS, "f2", "f4", "f8", ">f8"),
@@ -409,7 +411,7 @@ def test_checked_function_rejects_odd_values(function):
 
 
 # Places whose annotation says nothing about valid values. RELATIONS has wrong values for them.
-LOSSES = sorted(set(FORWARD) - set(SIZED))  # their output is one number, and so is its gradient, dloss
+LOSSES = sorted(name for name in FORWARD if not output_dimensions(name))  # the output is one number
 UNCHECKED_PLACES = [f"{backward_of(loss)}-dloss" for loss in LOSSES]
 UNCHECKED_PLACES += """
     sgd_update-params sgd_update-grads adam_init-params adam_update-params

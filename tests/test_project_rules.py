@@ -27,7 +27,7 @@ FLOORS = {
     "layer_norm": 6, "feed_forward": 6, "attention": 6, "embedding": 6, "loss": 6,
     "encoder": 7, "decoder": 7,
     "transformer": 8, "decoding": 9,
-    "modern": 10, "pretrained": 11,
+    "modern": 10, "pretrained": 11, "post_training": 11,
     "lessons": 12, "player": 13, "exercises": 14, "handouts": 15, "grader": 16,
     "npformer": 17,  # npformer/__init__.py, the list of public names
     "cli": 18,

@@ -177,7 +177,7 @@ def batched_arguments(name):
     return {
         argument
         for argument, match in found.items()
-        if match and match[1] != "Bias" and match[2].startswith("...")
+        if match and match[1] not in ("Bias", "Constant") and match[2].startswith("...")
     } - {"return"}
 
 

@@ -23,7 +23,7 @@ from npformer.validation.call import (
 from npformer.validation.checks import DimensionNames
 
 __all__ = [
-    "Bias", "Count", "DType", "Finite", "Float", "Ids",
+    "Bias", "Constant", "Count", "Counted", "DType", "Finite", "Float", "Ids",
     "Integer", "Length", "Mask", "NonNegative", "Numbers", "Positive", "Rate", "Rng", "Shape", "Size",
     "integer", "number",
 ]  # fmt: skip
@@ -192,6 +192,8 @@ DType = Annotated[
 
 if TYPE_CHECKING:
     from typing import Annotated as Bias
+    from typing import Annotated as Constant
+    from typing import Annotated as Counted
     from typing import Annotated as Float
     from typing import Annotated as Ids
     from typing import Annotated as Mask
@@ -205,7 +207,14 @@ else:
     )
     check_ids = check_with(checks.check_entries, "iu", "an array of integers")
     Float = ArrayAnnotation("Float", check_float, recorded_shape, records_sizes=True)
+    check_counted = check_with(
+        checks.check_entries, "b", "a boolean array, True = counts", "bool, True = counts"
+    )
     Bias = ArrayAnnotation("Bias", check_float, broadcast_shape, Phase.MASKS)
+    # A `Constant` gets no gradient, such as the log-probabilities of a reference model. `Counted` says which
+    # tokens count.
+    Constant = ArrayAnnotation("Constant", check_float, broadcast_shape, Phase.MASKS)
+    Counted = ArrayAnnotation("Counted", check_counted, broadcast_shape, Phase.MASKS)
     Ids = ArrayAnnotation("Ids", check_ids, recorded_shape, Phase.IDS, records_sizes=True)
     Mask = ArrayAnnotation("Mask", check_booleans, broadcast_shape, Phase.MASKS)
     Numbers = ArrayAnnotation("Numbers", check_numbers, fixed_shape, Phase.IDS, reads_values=True)
