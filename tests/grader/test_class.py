@@ -196,12 +196,12 @@ layer_norm.backward = {{dx = 4, dgamma = 2, dbeta = 1}}
 ANNA, EVE = "back/Anna Smith (4711).md", "back/_Eve _b_ (4712).md"
 EXPECTED_TEXTS = (  # a file, and a text that occurs in it
     ("stdout", "16 files, 17 answers, 1 correct.\nTopics to teach again, with the number of students:\n     2  04, section 4."),
-    ("stdout", "        layer_norm.backward: Which line "),
+    ("stdout", "        layer_norm.backward: Which variable "),
     ("stdout", "\n     1  01, section 1.1, Two sentences, the same three words\n        order.bag: If "),
     ("stdout", "To decide: nobody12.py fits no student on the class list.\nMissing: E-my Noether (4713).\n"),
     ("stdout", "smithanna_LATE_4711_99_hw1.py: line 33: NameError: "),
     ("stdout", "\nessay.pdf: Not graded: it is not a .py file or a notebook.\n"),
-    ("o.csv", "=Eve <b>,layer_norm.backward,unrecognised,,dgamma dbeta,dgamma and dbeta agree. "),
+    ("o.csv", "=Eve <b>,layer_norm.backward,unrecognised,,dgamma dbeta,dgamma and dbeta are correct. "),
     ("o.csv", "\r\nessay.pdf,,,passed over,,,Not graded: "),
     ("g.csv", "4711,Anna Smith,anna@x.org,3,33,1,smithanna_LATE_4711_99_hw1.py,"),
     ("g.csv", "4712,'=Eve <b>,eve@x.org,3,33,0,eve_4712_98_hw1.ipynb,"),
@@ -211,7 +211,7 @@ EXPECTED_TEXTS = (  # a file, and a text that occurs in it
     (ANNA, "Correct outputs: dgamma (2 points), dbeta (1 point). Other outputs: dx (4 points).\n\nThe answer gives 3 points, minus 0.75 points because "),
     (ANNA, ": see the problems above.\n"),
     (EVE, "- norm.token: the file gives no value to the name norm\\_token.\n"),
-    (EVE, "## layer_norm.backward: Not yet (3 of 7 points)\n\ndgamma and dbeta agree. dx "),
+    (EVE, "## layer_norm.backward: Not yet (3 of 7 points)\n\ndgamma and dbeta are correct. dx "),
     (EVE, "\n\nCorrect outputs: dgamma (2 points), dbeta (1 point). Other outputs: dx (4 points).\n\n"),
     (EVE, "## order.bag: Not yet: the checker recognises this mistake (0 of 1 point)"),
     ("p.html", "<title>HW &lt;1&gt;</title>"),
