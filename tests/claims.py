@@ -167,7 +167,7 @@ def describe_entry(entry, table):
 
 
 def holds(entry, key, of):
-    """Return whether the condition of a quantity holds, as text: "p5 > 99: yes", or "" without a condition."""
+    """Return a condition and whether it holds, such as "p5 > 99: yes"; "" without a condition."""
     condition = entry["quantities"][key].get("holds")
     if condition is None:
         return ""
