@@ -46,12 +46,11 @@ def get_labels(lesson):
         if cell["cell_type"] != "code" or "npformer.exercises" in get_source(cell):
             continue
         printed = normalize("".join("".join(each.get("text", "")) for each in cell["outputs"]))
-        for node in ast.walk(ast.parse(get_source(cell))):
-            is_print = (
-                isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
-            )
-            if is_print and len(node.args) == 2 and isinstance(node.args[0], ast.Constant):
-                label = normalize(str(node.args[0].value))
+        calls = [node for node in ast.walk(ast.parse(get_source(cell))) if isinstance(node, ast.Call)]
+        for call in calls:
+            is_print = isinstance(call.func, ast.Name) and call.func.id == "print"
+            if is_print and len(call.args) == 2 and isinstance(call.args[0], ast.Constant):
+                label = normalize(str(call.args[0].value))
                 if f"{label} True" in printed:
                     labels.add(label.removesuffix(":"))
     return labels
