@@ -132,26 +132,6 @@ from npformer.positional import (
     shift_matrix,
     wavelengths,
 )
-from npformer.post_training import (
-    LoRAParams,
-    answer_targets,
-    clipped_policy_backward,
-    clipped_policy_forward,
-    dpo_backward,
-    dpo_forward,
-    group_advantages,
-    grpo_backward,
-    grpo_forward,
-    init_lora,
-    kl_penalty_backward,
-    kl_penalty_forward,
-    lora_backward,
-    lora_forward,
-    policy_gradient_backward,
-    policy_gradient_forward,
-    token_log_probs_backward,
-    token_log_probs_forward,
-)
 from npformer.transformer import (
     TransformerCache,
     TransformerParams,
@@ -184,6 +164,26 @@ if _TYPE_CHECKING:
     from npformer.lessons.text import build_vocabulary, decode, encode, tokenize
     from npformer.player.compare import compare
     from npformer.player.player_page import play
+    from npformer.post_training import (
+        LoRAParams,
+        answer_targets,
+        clipped_policy_backward,
+        clipped_policy_forward,
+        dpo_backward,
+        dpo_forward,
+        group_advantages,
+        grpo_backward,
+        grpo_forward,
+        init_lora,
+        kl_penalty_backward,
+        kl_penalty_forward,
+        lora_backward,
+        lora_forward,
+        policy_gradient_backward,
+        policy_gradient_forward,
+        token_log_probs_backward,
+        token_log_probs_forward,
+    )
     from npformer.pretrained.gguf import load_gguf
     from npformer.pretrained.llama import causal_lm_from_torch, causal_lm_to_torch, load_llama
     from npformer.pretrained.llama2c import load_llama2c
@@ -269,6 +269,13 @@ _LATER = {
     "npformer.lessons.text": ("build_vocabulary", "decode", "encode", "tokenize"),
     "npformer.player.compare": ("compare",),
     "npformer.player.player_page": ("play",),
+    "npformer.post_training": (
+        "LoRAParams", "answer_targets", "clipped_policy_backward", "clipped_policy_forward",
+        "dpo_backward", "dpo_forward", "group_advantages", "grpo_backward", "grpo_forward",
+        "init_lora", "kl_penalty_backward", "kl_penalty_forward", "lora_backward", "lora_forward",
+        "policy_gradient_backward", "policy_gradient_forward", "token_log_probs_backward",
+        "token_log_probs_forward",
+    ),
     "npformer.pretrained.gguf": ("load_gguf",),
     "npformer.pretrained.llama": ("causal_lm_from_torch", "causal_lm_to_torch", "load_llama"),
     "npformer.pretrained.llama2c": ("load_llama2c",),
@@ -276,7 +283,7 @@ _LATER = {
     "npformer.pretrained.safetensors_files": ("load_safetensors", "save_safetensors"),
     "npformer.pretrained.torch_names": ("encoder_block_from_torch", "encoder_block_to_torch"),
 }  # fmt: skip
-_PACKAGES_IMPORTED_LATER = ("lessons", "player", "pretrained")
+_PACKAGES_IMPORTED_LATER = ("lessons", "player", "post_training", "pretrained")
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
 
 if not _TYPE_CHECKING:
