@@ -188,6 +188,7 @@ def is_float_dtype(value):
 IS_RIGHT_KIND = {
     "int": lambda value: is_number_of(value, int, np.integer),
     "float": lambda value: is_number_of(value, int, np.integer, float, np.floating),
+    "bool": lambda value: isinstance(value, bool | np.bool),
     "xp": lambda value: value is np,
     "Literal": lambda value: isinstance(value, str),
     "dtype": is_float_dtype,
@@ -197,7 +198,7 @@ IS_RIGHT_KIND = {
     "Counted": lambda value: is_array_of(value, bool),
     "Ids": lambda value: is_array_of(value, *INTEGERS),
     "Mask": lambda value: is_array_of(value, bool),
-    "Numbers": lambda value: is_array_of(value, *INTEGERS, "f2", "f4", "f8", ">f8"),
+    "Numbers": lambda value: is_array_of(value, *INTEGERS, "f4", "f8", ">f8"),
 }
 
 
@@ -528,7 +529,7 @@ RELATIONS = [  # function, place of the wrong value ("" for several places), val
     ("transformer_forward", "config", with_(positions="none"), V, "params.source_positions is a table"),
     ("greedy_decode", "params.target_positions", None, T, "params.target_positions is None"),
     ("decoder_forward", "params.blocks.0", MODEL.encoder.blocks[0], T, "params.blocks.0 is an Enc"),
-    ("softmax_forward", "scores", np.array(1.0), V, "axis is -1; expected an axis of scores, shape ()"),
+    ("softmax_forward", "scores", np.array(1.0), V, "scores has shape (); expected at least one axis"),
     ("multi_head_attention_forward", "", with_(n_heads=8, bias=None), V, "rope is True"),
     ("multi_head_attention_forward", "n_kv_heads", 3, V, "n_kv_heads is 3; expected a divisor of n_heads=2"),
     ("multi_head_attention_forward", "n_kv_heads", 1, V,

@@ -393,6 +393,18 @@ def test_setting_of_unknown_type_is_always_checked():
             npf.dropout_forward(x, wrong, None)
 
 
+def test_checked_accepts_booleans_of_numpy():
+    arguments = CALLS["multi_head_attention_forward"]()
+    expected, _ = call("multi_head_attention_forward", arguments | {"rope": True})
+    found, _ = call("multi_head_attention_forward", arguments | {"rope": np.True_})
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_rope_forward_rejects_positions_in_float16():
+    with pytest.raises(TypeError, match=r"^rope_forward: positions has dtype float16; expected integers, "):
+        npf.rope_forward(np.ones((1, 4)), positions=np.array([2049], np.float16))
+
+
 def test_cache_key_distinguishes_nested_tuples():
     assert cache_key((((1,), 2),), {}) != cache_key((((1, 2),),), {})
     assert cache_key((((1,), [2]),), {}) is None

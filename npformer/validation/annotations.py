@@ -8,6 +8,8 @@ module `annotation_reader` turns annotations into rules.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+
 from npformer.validation import checks
 from npformer.validation.call import (
     Call,
@@ -115,6 +117,9 @@ def check_float(x: Any, name: str, call: Call) -> None:
 def check_numbers(x: Any, name: str, call: Call) -> None:
     """Check that x is an array of finite integers or floats."""
     checks.check_entries(call.function, name, x, "iuf", "an array of numbers")
+    if x.dtype == np.float16:
+        expected = "integers, float32 or float64 (float16 has no odd integers above 2048)"
+        raise checks.wrong_dtype(call.function, name, x, expected)
     checks.check_finite(call.function, name, x)
 
 

@@ -104,13 +104,13 @@ def name_arguments(signature: Signature, args: tuple[Any, ...], kwargs: dict[str
 
 
 def to_python_integers(value: Any) -> Any:
-    """Return the value with NumPy integers replaced by Python integers, also in a config.
+    """Return the value with NumPy integers and booleans replaced by those of Python, also in a config.
 
     Otherwise an expression such as np.int8(100) + 100 would overflow.
     """
-    if isinstance(value, np.integer):
-        return int(value)
-    if isinstance(value, tuple) and any(isinstance(part, np.integer) for part in value):
+    if isinstance(value, np.integer | np.bool):
+        return value.item()
+    if isinstance(value, tuple) and any(isinstance(part, np.integer | np.bool) for part in value):
         return tuple.__new__(type(value), [to_python_integers(part) for part in value])
     return value
 

@@ -241,6 +241,8 @@ REJECTED = [
     ("gguf", {"general.architecture": "qwen3"}, "of the kind 'qwen3'; expected 'llama'"),
     ("gguf", {"llama.rope.scaling.type": "yarn"}, f"llama.rope.scaling.type = 'yarn'; {NO_SUCH}"),
     ("gguf", {"llama.expert_count": 8}, "expert_count = 8"),
+    ("gguf", {"general.alignment": 32.0}, "general.alignment is 32.0; expected a positive integer"),
+    ("gguf", {"general.alignment": 0}, "general.alignment is 0; expected a positive integer"),
     ("gguf", {"llama.block_count": 2**31}, "no tensor blk.2.attn_q.weight; expected the "),
     ("gguf", {"llama.block_count": None}, "does not say llama.block_count"),
     ("gguf", {"llama.attention.key_length": 16}, "key_length = 16; expected 8"),
