@@ -109,6 +109,6 @@ def chromium():
             page.set_default_timeout(PATIENCE_MILLISECONDS)
             return page
 
-        browser.new_page = new_patient_page
+        browser.new_page = new_patient_page  # type: ignore[method-assign]
         yield browser
         browser.close()

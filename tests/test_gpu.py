@@ -415,5 +415,5 @@ def test_training_step_launches_few_kernels(monkeypatch):
     _, update = count_launches(npf.adam_update, params, grads, npf.adam_init(params), **settings)
     n_leaves = len(list(npf.leaves(params)))
     print(f"launches: forward {forward}, backward {backward}, Adam {update / n_leaves} for each array")
-    # Each includes three copies, because an output of a dropout without a rate shares no memory with its input.
+    # Three of each are copies: the output of a dropout without a rate shares no memory with its input.
     assert forward <= 52 and backward <= 59 and update <= 14 * n_leaves
