@@ -122,4 +122,4 @@ def lora_backward(
     (A, B), s, _ = cache
     dA = s * (dW @ B.T)  # from ΔW = s A B: (d_in, r)
     dB = s * (A.T @ dW)  # from ΔW = s A B: (r, d_out)
-    return dW, LoRAParams(dA, dB)
+    return dW.copy(), LoRAParams(dA, dB)
