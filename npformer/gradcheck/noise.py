@@ -40,9 +40,9 @@ FLAT = GROWTH
 MOST_STARTS = 5
 # The distances of the points at which a staircase must be constant, relative to the size of the array.
 FAR = (-8.0, -4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
-CLOSE = 2.0**-36  # the length of a step that does not change a staircase
-# A point may be so close to the next step that the output changes there. Then a second point decides.
-AGAIN = 1 + 2.0**-6
+# The length of a step that does not change a staircase. A point may be so close to the next step of the
+# staircase that the output changes there. Then the next point decides.
+CLOSE = 2.0**-36
 MOST_CHANGED = 1 / 8  # the share of the output's entries that may change for a step of this length
 
 
@@ -97,8 +97,8 @@ def _is_smooth_nearby(calls: Calls, evaluate: Evaluate) -> bool:
         if not _measure_second_difference(outputs, 1) <= visible:
             return False
         quotients.append((outputs[0] - calls.output) / t)
-    largest = max_abs(quotients[-1])
-    return largest > 0 and max_abs(np.array(quotients) - quotients[-1]) <= AGREEMENT * largest
+    last = quotients[-1]
+    return max_abs(last) > 0 and max_abs(np.array(quotients) - last) <= AGREEMENT * max_abs(last)
 
 
 def _find_visible_difference(calls: Calls, evaluate: Evaluate) -> float:
@@ -161,7 +161,7 @@ def _measure_height(output: Floats, evaluate: Evaluate) -> float:
     A staircase is constant close to the given point (t = 0) and close to all far points.
     """
     for t in FAR:
-        if not any(_is_constant(evaluate(near), evaluate(near + CLOSE)) for near in (t, t * AGAIN + CLOSE)):
+        if not any(_is_constant(evaluate(near), evaluate(near + CLOSE)) for near in (t, t + CLOSE)):
             return 0.0
     return _find_first_step(output, evaluate)
 
