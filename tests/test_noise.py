@@ -225,7 +225,7 @@ def make_calls_with_noise(grid, factor=1.0):
     return Calls(forward, lambda dy, x: dy, (x,), {}, None)
 
 
-@pytest.mark.parametrize("exponent", [-42, -24])
+@pytest.mark.parametrize("exponent", [-42, -24, -18, -11, -9])
 def test_measure_noise_of_rounded_term_is_its_grid(exponent):
     """Noise of 2⁻⁴² changes the quotients of short steps so little that they still agree."""
     calls = make_calls_with_noise(2.0**exponent)
@@ -244,7 +244,7 @@ def test_measure_noise_is_relative_to_output():
 
 
 def test_measure_noise_of_smooth_function_is_cheap():
-    """Three lengths of seven points decide, one more point measures rounding, and no step grows."""
+    """Three lengths of seven points and two points farther away decide; one point measures rounding."""
     n_calls = []
 
     def forward(x):
@@ -255,7 +255,7 @@ def test_measure_noise_of_smooth_function_is_cheap():
     (leaf,) = calls.leaves.values()
     n_calls.clear()
     measure_noise(calls, leaf)
-    assert len(n_calls) == 3 * 7 + 1
+    assert len(n_calls) == 3 * 7 + 2 + 1
 
 
 @pytest.mark.parametrize(
@@ -296,3 +296,34 @@ def test_measure_height_survives_a_step_between_neighbours():
         return 0.25 * np.floor(np.array([(t - first_step) / 0.3]))
 
     assert noise_module._measure_height(evaluate(0.0), evaluate) == 0.25
+
+
+def make_residual(dtype, factor=1.0):
+    """Return a pair whose second term is rounded: the output is x + tanh(x W). `factor` multiplies dx."""
+    rounded = ROUNDINGS[dtype]
+
+    def forward(x, W):
+        return x + rounded(np.tanh(x @ W)), (x, W)
+
+    def backward(dy, cache):
+        x, W = cache
+        ds = dy * (1 - np.tanh(x @ W) ** 2)
+        return factor * (dy + ds @ W.T), x.T @ ds
+
+    return forward, backward
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("dtype", ROUNDINGS)
+def test_gradcheck_rounded_term_next_to_exact_term(dtype, seed):
+    """For short steps, the output is as smooth as x alone, and the slope of the other term is not seen."""
+    x, W, _ = draw_arguments(seed)
+    report = npf.gradcheck(*make_residual(dtype), x, W[:, :3])
+    assert get_verdicts(report) == ["unsure", "unsure"], report
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_gradcheck_finds_factor_next_to_rounded_term(dtype):
+    x, W, _ = draw_arguments(0)
+    report = npf.gradcheck(*make_residual(dtype, 2.0), x, W[:, :3])
+    assert get_verdicts(report)[0] == "fail", report
