@@ -8,14 +8,18 @@ function, and a gradient with exactly the shape of the output. The values inside
 NumPy arrays only: ids must be in range, and gradients must not contain NaN. For a GPU array, this check would
 make the CPU wait for the GPU.
 
-You may write into an output. Inputs are not copied, and the cache refers to them. So do not change an input
-before the backward function has run.
+You may write into an output: it shares no memory with an input or with the cache. Exceptions are functions
+whose docstrings promise a view, or an array that is not copied. Inputs are not copied, and the cache refers
+to them. So do not change an input before the backward function has run.
 
 The functions of the modules, such as npformer.feed_forward.ffn_forward, contain only the equations. They
 check nothing and call each other. A docstring names only errors beyond those of argument validation.
 """
 
+from importlib import import_module as _import_module
 from types import FunctionType as _FunctionType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from npformer.attention import (
     AttentionCache,
@@ -79,7 +83,7 @@ from npformer.functional import (
     softmax_backward,
     softmax_forward,
 )
-from npformer.gradcheck import GradientReport, GradientRow, assert_gradients, gradcheck
+from npformer.gradcheck import assert_gradients, gradcheck
 from npformer.layer_norm import (
     LayerNormCache,
     LayerNormParams,
@@ -87,23 +91,6 @@ from npformer.layer_norm import (
     layer_norm_backward,
     layer_norm_forward,
 )
-from npformer.lessons.costs import (
-    BlockMultiplications,
-    CausalParameterCount,
-    LayerCost,
-    ParameterCount,
-    causal_block_multiplications,
-    causal_parameter_count,
-    encoder_block_cache_bytes,
-    encoder_block_multiplications,
-    kept_bytes,
-    parameter_count,
-    score_cells,
-    table_1,
-    training_bytes,
-)
-from npformer.lessons.diagnostics import dead_units, order_sensitivity, token_similarity
-from npformer.lessons.text import build_vocabulary, decode, encode, tokenize
 from npformer.loss import CrossEntropyCache, cross_entropy_backward, cross_entropy_forward
 from npformer.modern import (
     BytePairs,
@@ -133,8 +120,6 @@ from npformer.modern import (
     train_byte_pairs,
 )
 from npformer.optim import AdamState, adam_init, adam_update, sgd_update, warmup_learning_rate
-from npformer.player.compare import compare
-from npformer.player.player_page import play
 from npformer.positional import (
     LearnedPositionsParams,
     alibi_bias,
@@ -147,12 +132,6 @@ from npformer.positional import (
     shift_matrix,
     wavelengths,
 )
-from npformer.pretrained.gguf import load_gguf
-from npformer.pretrained.llama import causal_lm_from_torch, causal_lm_to_torch, load_llama
-from npformer.pretrained.llama2c import load_llama2c
-from npformer.pretrained.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
-from npformer.pretrained.safetensors_files import load_safetensors, save_safetensors
-from npformer.pretrained.torch_names import encoder_block_from_torch, encoder_block_to_torch
 from npformer.transformer import (
     TransformerCache,
     TransformerParams,
@@ -164,6 +143,54 @@ from npformer.tree import leaves, load, save, tree_map
 from npformer.validation.annotations import Float, Ids, Mask
 from npformer.validation.signature import checked
 
+if _TYPE_CHECKING:
+    from npformer.gradcheck import GradientReport, GradientRow
+    from npformer.lessons.costs import (
+        BlockMultiplications,
+        CausalParameterCount,
+        LayerCost,
+        ParameterCount,
+        causal_block_multiplications,
+        causal_parameter_count,
+        encoder_block_cache_bytes,
+        encoder_block_multiplications,
+        kept_bytes,
+        parameter_count,
+        score_cells,
+        table_1,
+        training_bytes,
+    )
+    from npformer.lessons.diagnostics import dead_units, order_sensitivity, token_similarity
+    from npformer.lessons.text import build_vocabulary, decode, encode, tokenize
+    from npformer.player.compare import compare
+    from npformer.player.player_page import play
+    from npformer.post_training import (
+        LoRAParams,
+        answer_targets,
+        clipped_policy_backward,
+        clipped_policy_forward,
+        dpo_backward,
+        dpo_forward,
+        group_advantages,
+        grpo_backward,
+        grpo_forward,
+        init_lora,
+        kl_penalty_backward,
+        kl_penalty_forward,
+        lora_backward,
+        lora_forward,
+        policy_gradient_backward,
+        policy_gradient_forward,
+        token_log_probs_backward,
+        token_log_probs_forward,
+    )
+    from npformer.pretrained.gguf import load_gguf
+    from npformer.pretrained.llama import causal_lm_from_torch, causal_lm_to_torch, load_llama
+    from npformer.pretrained.llama2c import load_llama2c
+    from npformer.pretrained.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
+    from npformer.pretrained.safetensors_files import load_safetensors, save_safetensors
+    from npformer.pretrained.torch_names import encoder_block_from_torch, encoder_block_to_torch
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -172,33 +199,36 @@ __all__ = [
     "DecoderBlockCache", "DecoderBlockParams", "DecoderCache", "DecoderParams", "EmbeddingParams",
     "EncoderBlockCache", "EncoderBlockParams", "EncoderCache", "EncoderParams", "FFNCache", "FFNParams",
     "Float", "GatedFFNParams", "GradientReport", "GradientRow", "Ids", "LatentAttentionParams", "LayerCost",
-    "LayerNormCache", "LayerNormParams", "LearnedPositionsParams", "Mask", "MiniLMParams",
+    "LayerNormCache", "LayerNormParams", "LearnedPositionsParams", "LoRAParams", "Mask", "MiniLMParams",
     "MultiHeadAttentionCache", "ParameterCount", "RMSNormParams", "TransformerCache", "TransformerConfig",
     "TransformerParams", "__version__", "adam_init", "adam_update", "alibi_bias", "angular_frequencies",
-    "array_module", "assert_gradients", "attention_backward", "attention_forward", "available_backends",
-    "build_vocabulary", "causal_block_multiplications", "causal_lm_backward", "causal_lm_forward",
-    "causal_lm_from_torch", "causal_lm_to_torch", "causal_mask", "causal_parameter_count", "checked",
-    "compare", "cross_entropy_backward", "cross_entropy_forward", "dead_units", "decode", "decoder_backward",
-    "decoder_block_backward", "decoder_block_forward", "decoder_forward", "dropout_backward",
-    "dropout_forward", "embedding_backward", "embedding_forward", "encode", "encoder_backward",
-    "encoder_block_backward", "encoder_block_cache_bytes", "encoder_block_forward",
+    "answer_targets", "array_module", "assert_gradients", "attention_backward", "attention_forward",
+    "available_backends", "build_vocabulary", "causal_block_multiplications", "causal_lm_backward",
+    "causal_lm_forward", "causal_lm_from_torch", "causal_lm_to_torch", "causal_mask",
+    "causal_parameter_count", "checked", "clipped_policy_backward", "clipped_policy_forward", "compare",
+    "cross_entropy_backward", "cross_entropy_forward", "dead_units", "decode", "decoder_backward",
+    "decoder_block_backward", "decoder_block_forward", "decoder_forward", "dpo_backward", "dpo_forward",
+    "dropout_backward", "dropout_forward", "embedding_backward", "embedding_forward", "encode",
+    "encoder_backward", "encoder_block_backward", "encoder_block_cache_bytes", "encoder_block_forward",
     "encoder_block_from_torch", "encoder_block_multiplications", "encoder_block_to_torch", "encoder_forward",
     "ffn_backward", "ffn_forward", "gated_ffn_backward", "gated_ffn_forward", "gelu_backward", "gelu_forward",
-    "generate", "gradcheck", "greedy_decode", "init_attention", "init_causal_lm", "init_decoder",
-    "init_decoder_block", "init_embedding", "init_encoder", "init_encoder_block", "init_ffn",
-    "init_gated_ffn", "init_latent_attention", "init_layer_norm", "init_rms_norm", "init_transformer",
-    "kept_bytes", "layer_norm_backward", "layer_norm_forward", "learned_positions_backward",
+    "generate", "gradcheck", "greedy_decode", "group_advantages", "grpo_backward", "grpo_forward",
+    "init_attention", "init_causal_lm", "init_decoder", "init_decoder_block", "init_embedding",
+    "init_encoder", "init_encoder_block", "init_ffn", "init_gated_ffn", "init_latent_attention",
+    "init_layer_norm", "init_lora", "init_rms_norm", "init_transformer", "kept_bytes", "kl_penalty_backward",
+    "kl_penalty_forward", "layer_norm_backward", "layer_norm_forward", "learned_positions_backward",
     "learned_positions_forward", "leaves", "linear_backward", "linear_forward", "load", "load_gguf",
-    "load_llama", "load_llama2c", "load_minilm", "load_safetensors", "merge_heads", "minilm_input",
-    "multi_head_attention_backward", "multi_head_attention_forward", "multi_head_latent_attention_backward",
-    "multi_head_latent_attention_forward", "order_sensitivity", "padding_mask", "parameter_count", "play",
+    "load_llama", "load_llama2c", "load_minilm", "load_safetensors", "lora_backward", "lora_forward",
+    "merge_heads", "minilm_input", "multi_head_attention_backward", "multi_head_attention_forward",
+    "multi_head_latent_attention_backward", "multi_head_latent_attention_forward", "order_sensitivity",
+    "padding_mask", "parameter_count", "play", "policy_gradient_backward", "policy_gradient_forward",
     "positional_encoding", "relu_backward", "relu_forward", "rms_norm_backward", "rms_norm_forward",
     "rope_backward", "rope_forward", "save", "save_safetensors", "score_cells", "sentence_embeddings",
     "sgd_update", "shift_matrix", "silu_backward", "silu_forward", "softmax_backward", "softmax_forward",
     "split_heads", "table_1", "tied_logits_backward", "tied_logits_forward", "tiled_attention_backward",
-    "tiled_attention_forward", "to_backend", "to_numpy", "token_similarity", "tokenize", "train_byte_pairs",
-    "training_bytes", "transformer_backward", "transformer_forward", "tree_map", "warmup_learning_rate",
-    "wavelengths",
+    "tiled_attention_forward", "to_backend", "to_numpy", "token_log_probs_backward",
+    "token_log_probs_forward", "token_similarity", "tokenize", "train_byte_pairs", "training_bytes",
+    "transformer_backward", "transformer_forward", "tree_map", "warmup_learning_rate", "wavelengths",
 ]  # fmt: skip
 
 # Users get each function f as npformer.f, which validates the arguments. Inside the package, functions call
@@ -214,6 +244,65 @@ _MODULES_THAT_CHECK = {
     "npformer.pretrained.safetensors_files",
     "npformer.tree",
 }
-for _name in __all__:
-    if isinstance(globals()[_name], _FunctionType) and globals()[_name].__module__ not in _MODULES_THAT_CHECK:
-        globals()[_name] = checked(globals()[_name])
+
+
+def _make_public(value: _Any) -> _Any:
+    """Return a function with argument validation, and any other value unchanged."""
+    if isinstance(value, _FunctionType) and value.__module__ not in _MODULES_THAT_CHECK:
+        function = checked(value)
+        function.__module__ = __name__  # pickle looks for the function here
+        return function
+    return value
+
+
+# Most programs use none of these names, and their modules would double the time of `import npformer`. So
+# `__getattr__`, which Python calls for a missing attribute, imports a module when its first name is used.
+_LATER = {
+    "npformer.gradcheck.report": ("GradientReport", "GradientRow"),
+    "npformer.lessons.costs": (
+        "BlockMultiplications", "CausalParameterCount", "LayerCost", "ParameterCount",
+        "causal_block_multiplications", "causal_parameter_count", "encoder_block_cache_bytes",
+        "encoder_block_multiplications", "kept_bytes", "parameter_count", "score_cells", "table_1",
+        "training_bytes",
+    ),
+    "npformer.lessons.diagnostics": ("dead_units", "order_sensitivity", "token_similarity"),
+    "npformer.lessons.text": ("build_vocabulary", "decode", "encode", "tokenize"),
+    "npformer.player.compare": ("compare",),
+    "npformer.player.player_page": ("play",),
+    "npformer.post_training": (
+        "LoRAParams", "answer_targets", "clipped_policy_backward", "clipped_policy_forward",
+        "dpo_backward", "dpo_forward", "group_advantages", "grpo_backward", "grpo_forward",
+        "init_lora", "kl_penalty_backward", "kl_penalty_forward", "lora_backward", "lora_forward",
+        "policy_gradient_backward", "policy_gradient_forward", "token_log_probs_backward",
+        "token_log_probs_forward",
+    ),
+    "npformer.pretrained.gguf": ("load_gguf",),
+    "npformer.pretrained.llama": ("causal_lm_from_torch", "causal_lm_to_torch", "load_llama"),
+    "npformer.pretrained.llama2c": ("load_llama2c",),
+    "npformer.pretrained.minilm": ("MiniLMParams", "load_minilm", "minilm_input", "sentence_embeddings"),
+    "npformer.pretrained.safetensors_files": ("load_safetensors", "save_safetensors"),
+    "npformer.pretrained.torch_names": ("encoder_block_from_torch", "encoder_block_to_torch"),
+}  # fmt: skip
+_PACKAGES_IMPORTED_LATER = ("lessons", "player", "post_training", "pretrained")
+_MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
+
+if not _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> _Any:
+        """Import a public name at its first use."""
+        if name in _PACKAGES_IMPORTED_LATER:
+            return _import_module(f"npformer.{name}")
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module 'npformer' has no attribute {name!r}")
+        value = _make_public(getattr(_import_module(_MODULE_OF[name]), name))
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """Return all names, also those that are imported later."""
+    return sorted({*globals(), *__all__})
+
+
+for _name in set(__all__) - set(_MODULE_OF):
+    globals()[_name] = _make_public(globals()[_name])

@@ -471,7 +471,7 @@ def merge_heads(x: Float[Array, "... h T d_k"]) -> Float[Array, "... T d_model"]
     Returns
     -------
     merged : float array (..., T, d_model)
-        d_model = h · d_k.
+        d_model = h · d_k. With one head, this is a view of x.
 
     Examples
     --------

@@ -73,7 +73,7 @@ def to_numpy(tree: Tree) -> Tree:
     Parameters
     ----------
     tree : tree
-        NumPy arrays stay as they are.
+        NumPy arrays are not copied.
 
     Returns
     -------

@@ -354,14 +354,17 @@ def stack_forward(
 
     Returns y, the cache of each block and the cache of the norm.
     """
+    y = x
     block_caches = []
     for block in params.blocks:
-        x, cache = block_forward(x, block)
+        y, cache = block_forward(y, block)
         block_caches.append(cache)
     norm_cache = None
     if params.norm is not None:
-        x, norm_cache = layer_norm_forward(x, params.norm, eps=config.eps)
-    return x, tuple(block_caches), norm_cache
+        y, norm_cache = layer_norm_forward(y, params.norm, eps=config.eps)
+    if y is x:  # an empty stack; the caller may change y
+        y = x.copy()
+    return y, tuple(block_caches), norm_cache
 
 
 def stack_backward(
@@ -371,11 +374,14 @@ def stack_backward(
     norm: LayerNormCache | None,
 ) -> tuple[Array, tuple[Any, ...], LayerNormParams | None]:
     """Return dx (..., T, d_model), the gradients of each block and the gradient of the final norm."""
+    dx = dy
     dnorm = None
     if norm is not None:
-        dy, dnorm = layer_norm_backward(dy, norm)
+        dx, dnorm = layer_norm_backward(dx, norm)
     dblocks = []
     for cache in reversed(caches):
-        dy, dblock = block_backward(dy, cache)
+        dx, dblock = block_backward(dx, cache)
         dblocks.append(dblock)
-    return dy, tuple(reversed(dblocks)), dnorm
+    if dx is dy:  # an empty stack; the caller may change dx
+        dx = dy.copy()
+    return dx, tuple(reversed(dblocks)), dnorm

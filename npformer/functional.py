@@ -14,7 +14,7 @@ from npformer.arrays import Array, array_module
 from npformer.normal import normal_cdf
 from npformer.validation.annotations import Float, Rate, Rng, Shape
 from npformer.validation.call import Call, Phase
-from npformer.validation.checks import FLOATS, check_integer
+from npformer.validation.checks import FLOATS, check_integer, wrong_shape
 from npformer.validation.rules import rule
 
 # --- what the arguments must satisfy --------------------------------------------------------------
@@ -31,6 +31,13 @@ def AXIS(axis: Any, name: str, call: Call) -> None:
 
 
 Axis = Annotated[int, AXIS]
+
+
+@rule("at least one axis")
+def HAS_AXIS(scores: Any, name: str, call: Call) -> None:
+    """Check that an array has an axis along which its entries can sum to 1."""
+    if scores.ndim == 0:
+        raise wrong_shape(call.function, name, scores, "at least one axis")
 
 
 # --- the operations -------------------------------------------------------------------------------
@@ -175,7 +182,7 @@ def relu_backward(dy: Float[Array, "..."], cache: ReLUCache) -> Float[Array, "..
     >>> relu_backward(np.ones(3), cache)
     array([0., 0., 1.])
     """
-    return dy * (cache.z > 0)
+    return array_module(dy).where(cache.z > 0, dy, 0)  # a product would turn an infinite dy into NaN
 
 
 class GELUCache(NamedTuple):
@@ -249,7 +256,9 @@ class SoftmaxCache(NamedTuple):
     axis: int
 
 
-def softmax_forward(scores: Float[Array, "..."], axis: Axis = -1) -> tuple[Float[Array, "..."], SoftmaxCache]:
+def softmax_forward(
+    scores: Float[Array, "...", HAS_AXIS], axis: Axis = -1
+) -> tuple[Float[Array, "..."], SoftmaxCache]:
     """Softmax along one axis: y = exp(s - max s) / Σ exp(s - max s).
 
     Subtracting the maximum prevents overflow and does not change the result. A row that is entirely -inf
@@ -359,7 +368,8 @@ def dropout_forward(
     array([2., 2., 2., 0.])
     """
     if rng is None or rate == 0:
-        return x, DropoutCache(None, 0.0, x.shape, x.dtype)
+        # The caller may change y, so it is a copy of x.
+        return x.copy(), DropoutCache(None, 0.0, x.shape, x.dtype)
     keep = array_module(x).asarray(rng.random(x.shape, dtype=np.float32) >= rate)
     return x * keep * (1 / (1 - float(rate))), DropoutCache(keep, float(rate), x.shape, x.dtype)
 
@@ -385,5 +395,5 @@ def dropout_backward(dy: Float[Array, "..."], cache: DropoutCache) -> Float[Arra
     array([2., 2., 2., 0.])
     """
     if cache.keep is None:
-        return dy
+        return dy.copy()
     return dy * cache.keep * (1 / (1 - cache.rate))

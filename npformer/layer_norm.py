@@ -82,7 +82,7 @@ def layer_norm_forward(
     centred -= mean(centred, xp)
     if eps > SMALLEST_EPS:
         variance = mean(centred * centred, xp)  # (..., 1)
-        std = xp.sqrt(variance + float(eps))  # (..., 1)
+        std = repair_overflow(xp.sqrt(variance + float(eps)), centred, eps)  # (..., 1)
     else:
         std = root_mean_square_without_underflow(centred, eps)  # √(variance + eps) too: (..., 1)
     x_hat = centred / std
@@ -131,6 +131,17 @@ def layer_norm_backward(
 # Below 1.2e-38, float32 loses digits and then rounds to 0. So eps must be larger than this to be added
 # directly.
 SMALLEST_EPS = 1e-37
+
+
+def repair_overflow(root: Array, x: Array, eps: float) -> Array:
+    """Recompute √(mean x² + eps) where it is infinite, because the square of a number was too large.
+
+    An array on a GPU is not changed, because the test would have to wait for the GPU. Shape: (..., 1).
+    """
+    if not isinstance(root, np.ndarray) or math.isfinite(np.add.reduce(root, axis=None)):
+        return root
+    recomputed = root_mean_square_without_underflow(x, eps)
+    return np.where(np.isinf(root) & np.isfinite(recomputed), recomputed, root)
 
 
 def root_mean_square_without_underflow(x: Array, eps: float) -> Array:

@@ -1,16 +1,17 @@
 """Gradient descent, Adam and the learning rate of the paper, for trees of parameters."""
 
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
 
-import numpy as np  # noqa: F401  # The examples use np.
+import numpy as np
 
 from npformer.arrays import Array, array_module
-from npformer.tree import Tree, replace_leaves, tree_map, zip_leaves
+from npformer.tree import Tree, replace_branches, tree_map
 from npformer.validation.annotations import Count, Length, NonNegative, Rate
-from npformer.validation.rules import FloatTree, Gradients, LikeParams
+from npformer.validation.rules import FLOAT_TREE, FloatTree, Gradients, LikeParams
 
 
-def sgd_update(params: Tree, grads: LikeParams, *, learning_rate: NonNegative) -> Tree:
+def sgd_update(params: Annotated[Tree, FLOAT_TREE], grads: LikeParams, *, learning_rate: NonNegative) -> Tree:
     """p = p - learning_rate · g for each array p of params and its gradient g. The result is a new tree.
 
     Parameters
@@ -70,18 +71,27 @@ def adam_init(params: FloatTree) -> AdamState:
 
 
 class AdamSettings(NamedTuple):
-    """The settings of one Adam update, as Python numbers. NumPy scalars would turn float32 into float64."""
+    """The numbers of one Adam update. NumPy scalars would turn float32 into float64, so there are none."""
 
-    step: int  # the number of this update, from 1
-    learning_rate: float
-    beta_1: float
-    beta_2: float
-    eps: float
-    weight_decay: float
+    rate: Any  # η
+    beta_1: Any
+    beta_2: Any
+    rest_1: Any  # 1 - β₁
+    rest_2: Any  # 1 - β₂
+    correction_1: Any  # 1 - β₁ᵗ for update t, from 1
+    correction_2: Any  # 1 - β₂ᵗ
+    eps: Any
+    decay: Any  # η weight_decay
+
+
+@lru_cache(maxsize=2)  # one entry for each dtype
+def _in_dtype(settings: AdamSettings, dtype: Any) -> AdamSettings:
+    """Return the settings as arrays without axes, which NumPy multiplies faster than Python numbers."""
+    return AdamSettings(*(np.asarray(number, dtype) for number in settings))
 
 
 def adam_update(
-    params: Tree,
+    params: Annotated[Tree, FLOAT_TREE],
     grads: Gradients,
     state: AdamState,
     *,
@@ -127,43 +137,55 @@ def adam_update(
     >>> params[0].round(6), state.step
     (array([0.9]), 1)
     """
-    settings = AdamSettings(
-        state.step + 1, float(learning_rate), float(beta_1), float(beta_2), float(eps), float(weight_decay)
-    )
-    new_p: list[Any] = []
-    new_m: list[Any] = []
-    new_v: list[Any] = []
-    for _, (p, g, m, v) in zip_leaves("adam_update", params, grads, state.m, state.v):
-        next_p, next_m, next_v = _adam_update_array(p, g, m, v, settings)
-        new_p.append(next_p)
-        new_m.append(next_m)
-        new_v.append(next_v)
-    new_params = replace_leaves(params, iter(new_p))
-    return new_params, AdamState(
-        settings.step, replace_leaves(params, iter(new_m)), replace_leaves(params, iter(new_v))
-    )
+    t = state.step + 1
+    rate, beta_1, beta_2 = float(learning_rate), float(beta_1), float(beta_2)
+    corrections = 1 - beta_1**t, 1 - beta_2**t
+    decay = rate * float(weight_decay)
+    settings = AdamSettings(rate, beta_1, beta_2, 1 - beta_1, 1 - beta_2, *corrections, float(eps), decay)
+    new_params, m, v = _adam_update_tree(params, grads, state.m, state.v, settings)
+    return new_params, AdamState(t, m, v)
+
+
+def _adam_update_tree(p: Any, g: Any, m: Any, v: Any, settings: AdamSettings) -> tuple[Any, Any, Any]:
+    """Return the new p, m and v of a tree of parameters. The trees have the same form."""
+    if p is None:
+        return None, None, None
+    if not isinstance(p, tuple):
+        return _adam_update_array(p, g, m, v, settings)
+    updated = [_adam_update_tree(*branches, settings) for branches in zip(p, g, m, v, strict=True)]
+    new_p, new_m, new_v = zip(*updated, strict=True) if updated else ((), (), ())
+    return replace_branches(p, new_p), replace_branches(p, new_m), replace_branches(p, new_v)
 
 
 def _adam_update_array(
     p: Array, g: Array, m: Array, v: Array, settings: AdamSettings
 ) -> tuple[Array, Array, Array]:
-    """Return the new p, m and v of one array of parameters."""
-    t, rate, beta_1, beta_2, eps, decay = settings
+    """Return the new p, m and v of one array of parameters.
+
+    The lines with += and *= write into arrays that this function has made itself, which saves memory.
+    """
     xp = array_module(p)
-    m = beta_1 * m + (1 - beta_1) * g
-    v = beta_2 * v + (1 - beta_2) * (g * g)
-    m_hat = m / (1 - beta_1**t)
-    denominator = xp.sqrt(v / (1 - beta_2**t))  # √v̂
+    if xp is np:
+        settings = _in_dtype(settings, p.dtype)
+    rate, beta_1, beta_2, rest_1, rest_2, correction_1, correction_2, eps, decay = settings
+    m = beta_1 * m
+    m += rest_1 * g
+    v = beta_2 * v
+    v += rest_2 * (g * g)
+    denominator = xp.sqrt(v / correction_2)  # √v̂
     if eps > 0:
         denominator += eps
     else:
         denominator += v == 0  # If v is 0, m is 0 too. The result is then 0/1 instead of 0/0.
-    update = rate * m_hat / denominator
+    update = m / correction_1  # m̂
+    update *= rate
+    update /= denominator
     if decay:
-        update += rate * decay * p
+        update += decay * p
     p = p - update
-    # NumPy turns the results for 0-d arrays into scalars. asanyarray turns them into arrays again.
-    return xp.asanyarray(p), xp.asanyarray(m), xp.asanyarray(v)
+    if p.ndim == 0:  # NumPy turns the results for 0-d arrays into scalars.
+        return xp.asanyarray(p), xp.asanyarray(m), xp.asanyarray(v)
+    return p, m, v
 
 
 def warmup_learning_rate(step: Count, d_model: Count, *, warmup_steps: Count = 4000) -> float:

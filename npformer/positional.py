@@ -261,7 +261,7 @@ def learned_positions_backward(
     dP = array_module(dy).zeros_like(cache.P)
     batch_axes = tuple(range(dy.ndim - 2))
     dP[: dy.shape[-2]] = dy.sum(axis=batch_axes)  # This line differentiates y = x + P[:T]: (T, d_model).
-    return dy, LearnedPositionsParams(dP)
+    return dy.copy(), LearnedPositionsParams(dP)
 
 
 class RoPECache(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -86,6 +86,7 @@ def leaves(tree: Any) -> Iterator[tuple[str, Any]]:
     Returns
     -------
     pairs : iterator of (path, array)
+        The arrays are those of the tree and are not copied.
 
     Raises
     ------
@@ -138,13 +139,27 @@ def _describe(tree: Any) -> str:
     return "None" if tree is None else f"a leaf ({type(tree).__name__})"
 
 
+def list_leaves(tree: Any) -> list[Any]:
+    """Return the arrays of a tree in the order of ``leaves``. Without paths, this is several times faster."""
+    found: list[Any] = []
+    _append_leaves(tree, found)
+    return found
+
+
+def _append_leaves(tree: Any, found: list[Any]) -> None:
+    """Append the arrays of a tree to a list."""
+    if isinstance(tree, tuple):
+        for part in tree:
+            _append_leaves(part, found)
+    elif tree is not None:
+        found.append(tree)
+
+
 def replace_leaves(tree: Any, arrays: Iterator[Any]) -> Any:
     """Return a tree of the same form whose leaves are the given arrays, in the order of ``leaves``."""
-
-    def replacement(leaf: Any) -> Any:
-        return None if leaf is None else next(arrays)
-
-    return map_nested_leaves(replacement, tree)
+    if isinstance(tree, tuple):
+        return tuple.__new__(type(tree), [replace_leaves(part, arrays) for part in tree])
+    return None if tree is None else next(arrays)
 
 
 def get_branches(tree: Any) -> dict[Any, Any] | None:
@@ -170,12 +185,12 @@ def get_branch_name(tree: Any, key: Any) -> str:
     return tree._fields[key] if hasattr(tree, "_fields") else str(key)
 
 
-def replace_branches(tree: Any, new_branches: list[Any]) -> Any:
+def replace_branches(tree: Any, new_branches: Sequence[Any]) -> Any:
     """Return a node of the same type as ``tree``, with these branches."""
     if isinstance(tree, tuple):
-        return type(tree)(*new_branches) if hasattr(tree, "_fields") else tuple(new_branches)
+        return tuple.__new__(type(tree), new_branches)  # works for a NamedTuple, too
     if isinstance(tree, list):
-        return new_branches
+        return list(new_branches)
     if _is_dataclass(tree):
         new_tree = copy.copy(tree)
         for name, branch in zip(tree.__dataclass_fields__, new_branches, strict=True):

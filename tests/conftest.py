@@ -26,6 +26,7 @@ collect_ignore_glob = ["data/*", "benchmarks/low_precision.py", "benchmarks/grad
 settings.register_profile("npformer", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("npformer")
 
+PATIENCE_MILLISECONDS = 600_000  # Only a test that hangs reaches this limit.
 why_no_cupy = cache(_why_no_cupy)
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 
@@ -94,10 +95,20 @@ def folder(tmp_path):
 
 @pytest.fixture(scope="session")
 def chromium():
-    """Start one browser for all tests with the marker `browser`."""
+    """Start one browser for all tests with the marker `browser`. Its pages are patient."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = p.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE_MILLISECONDS
+        )
+        new_page = browser.new_page
+
+        def new_patient_page(**options):
+            page = new_page(**options)
+            page.set_default_timeout(PATIENCE_MILLISECONDS)
+            return page
+
+        browser.new_page = new_patient_page  # type: ignore[method-assign]
         yield browser
         browser.close()

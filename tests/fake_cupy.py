@@ -17,6 +17,7 @@ checks names and arguments before it looks for a device, and `call_real_cupy` ra
 
 import operator
 import sys
+from collections import Counter
 from functools import cache, partial
 from types import FrameType
 from typing import Any
@@ -88,9 +89,9 @@ def _hollow():
 
 # Functions, methods and operators, computed by NumPy's functions of the same name
 
-FUNCTIONS = """arange ascontiguousarray concatenate copyto cumsum empty empty_like flatnonzero full ones
-partition repeat sort take_along_axis where zeros zeros_like
-cos exp isfinite log maximum minimum sin sqrt tanh""".split()
+FUNCTIONS = """arange ascontiguousarray clip concatenate copyto cumsum empty empty_like flatnonzero full
+ones ones_like partition repeat sort take_along_axis where zeros zeros_like
+cos exp expm1 isfinite log logaddexp maximum minimum sin sqrt tanh""".split()
 METHODS = "all argmax astype copy dot max mean min reshape sum swapaxes view".split()
 OPERATORS = """add subtract multiply divide power matmul bitwise_and bitwise_or invert negative absolute
 equal not_equal less less_equal greater greater_equal""".split()
@@ -99,10 +100,17 @@ ATTRIBUTES = ("shape", "ndim", "size", "dtype", "nbytes")
 VIEWS = ("T", "real", "imag")
 
 
+# How often each function was launched on the device. Functions that only make a view launch nothing.
+LAUNCHES: Counter[str] = Counter()
+WITHOUT_LAUNCH = {"empty", "empty_like", "reshape", "swapaxes", "view", "__getitem__"}
+
+
 def _call(owner, name, of_numpy, *args, **kwargs):
     """Compute a call with NumPy, and make the same call with CuPy if it is installed."""
     if unused := {*kwargs} - KEYWORDS - ({"where"} if name == "copyto" else set()):
         raise TypeError(f"{name}: the package has not used {unused} of CuPy's yet")
+    if name not in WITHOUT_LAUNCH:
+        LAUNCHES[name] += 1
     found = of_numpy(*_host(args), **{key: _host(value) for key, value in kwargs.items()})
     call_real_cupy(owner, name, *args, **kwargs)
     return kwargs["out"] if "out" in kwargs else _device(found)

@@ -22,6 +22,13 @@ PLAN, README, COURSE = (
 MOST_LINES = 15  # the largest number of lines of a code cell
 MOST_WORDS = 120  # the largest number of words in an answer, or between two code cells
 
+# The cells that reveal these answers print whether two computations agree. Their questions ask for something
+# else. Another truth value in a cell that reveals an answer would show the answer in the code above it.
+AGREEMENTS = {
+    "2.4b", "2.8a", "3.2b", "3.8f", "4.4a", "4.4b", "4.4c", "4.5b", "4.6a", "4.6b",
+    "4.8a", "4.9e", "5.4b", "5.5b", "6.2a", "8.2b", "8.9b", "8.10a", "9.3b", "9.7a", "10.6b",
+}  # fmt: skip
+
 per_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
@@ -66,6 +73,15 @@ def outputs_of(cell):
     text = "".join("".join(part) for output in cell["outputs"] for part in output.get("data", {}).values())
     pictures = re.findall(r'base64,([^"]*)"', text)
     return text + "".join(base64.b64decode(picture).decode("latin-1") for picture in pictures)
+
+
+def prints_a_verdict(cell):
+    """Return whether a cell prints a truth value, which is the same in each of its lines.
+
+    A table with both values, such as "column 0 is right: True", "column 1 is right: False", is a result.
+    """
+    printed = "".join("".join(output.get("text", "")) for output in cell["outputs"])
+    return len(set(re.findall(r"\b(True|False)\b", printed))) == 1
 
 
 # {problem: function}. Each function gets a cell and its source, and returns whether the cell has the problem.
@@ -146,6 +162,12 @@ def test_lesson_does_not_reveal_numbers_too_early(path):
         known = set(re.findall(r"\d[\d.,]*\d", predict.question + get_source(cells[predict.cell])))
         revealed = set(re.findall(r"\d[\d.,]{2,}\d", predict.answer)) - known
         assert not [number for number in revealed if number in prose], predict.id
+
+
+def test_verdicts_are_below_the_answers():
+    """A printed claim with `True` is an answer that the code shows before it runs: it needs its own cell."""
+    revealing = [cell for path in LESSONS for cell in read(path)["cells"] if get_entry(cell, "reveal")]
+    assert {get_entry(cell, "reveal") for cell in revealing if prints_a_verdict(cell)} == AGREEMENTS
 
 
 @per_lesson

@@ -54,7 +54,7 @@ NOT_CHECKED = {"generate"}
 RESULT_LENGTHS = {
     "N": {12}, "S": {7}, "d_Q": {10}, "d_QR": {12}, "d_R": {6}, "d_V": {10, 14}, "d_c": {3}, "d_ff": {12, 64},
     "d_k": {4, 5, 6, 7}, "d_model": {8, 4, 32, 6, 10, 12, 14}, "max_length": {9, 20}, "n_segments": {2},
-    "pairs": {2, 3, 4}, "vocab_size": {5, 11, 29, 262, 267},
+    "pairs": {2, 3, 4}, "r": {3}, "vocab_size": {5, 11, 29, 262, 267},
 }  # fmt: skip
 
 

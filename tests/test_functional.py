@@ -45,6 +45,10 @@ class TestReLU:
         ("NaN stays NaN",                        [NAN],   [NAN]),
     ))  # fmt: skip
 
+    def test_relu_backward_blocks_infinite_gradient(self):
+        _, cache = npf.relu_forward(np.array([-1.0, 0.0, 2.0]))
+        assert npf.relu_backward(np.full(3, np.inf), cache).tolist() == [0, 0, np.inf]
+
     test_gradients = staticmethod(make_gradient_test("relu", {}, {"lead": ()}))
 
     # the golden value
@@ -132,6 +136,12 @@ class TestGELU:
 
 class TestSoftmax:
     # the equation
+
+    def test_softmax_without_axes_raises(self):
+        with pytest.raises(
+            ValueError, match=r"^softmax_forward: scores has shape \(\); expected at least one"
+        ):
+            npf.softmax_forward(np.array(1.0))
 
     def test_softmax_of_logarithms_by_hand(self):
         y, _ = npf.softmax_forward(np.log([[1.0, 3.0], [4.0, 1.0]]))

@@ -28,8 +28,8 @@ from valid_calls import fingerprint
 
 import npformer as npf
 from npformer import GradientReport, GradientRow, LayerNormParams, assert_gradients, gradcheck
-from npformer.gradcheck.comparison import describe_sampling
 from npformer.gradcheck.finite_differences import Estimate, Line, Reason
+from npformer.gradcheck.high_precision import describe_sampling
 from npformer.gradcheck.report import VERDICTS, make_note
 
 ALL_BUGS = PLANTED_BUGS | LATER_BUGS | FRESH_BUGS

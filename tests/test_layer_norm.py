@@ -54,6 +54,17 @@ def test_layer_norm_constant_row_is_beta(d, eps, dtype):
     np.testing.assert_allclose(dx, centred / (np.sqrt(eps) or 1), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+def test_norms_in_float32_when_squares_overflow(eps):
+    x = np.array([[1e20, -1e20], [1.0, -1.0]], np.float32)
+    ones = np.ones(2, np.float32)
+    expected = [[1, -1], [1, -1]]
+    y, _ = npf.layer_norm_forward(x, npf.LayerNormParams(ones, 0 * ones), eps=eps)
+    np.testing.assert_allclose(y, expected, rtol=1e-5)
+    y, _ = npf.rms_norm_forward(x, npf.RMSNormParams(ones), eps=eps)
+    np.testing.assert_allclose(y, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize(("bad", "eps"), [*product((np.nan, 0.3), (0.0, 1e-5))])
 def test_layer_norm_rows_are_independent(bad, eps):
     """A row of NaNs or of equal numbers does not change the output of other rows."""

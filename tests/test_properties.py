@@ -5,6 +5,7 @@ cases of a single operation are in the test file of this operation. Warnings are
 """
 
 import inspect
+import re
 from itertools import product
 
 import numpy as np
@@ -91,6 +92,72 @@ def test_forward_and_backward_shapes_and_dtypes(name, size, dtype):
     assert not any(np.may_share_memory(g, array) for g in arrays_in(gradients) for array in cached)
 
 
+# Functions whose outputs may be views of their inputs. Their docstrings say so.
+VIEWS = {
+    "causal_lm_from_torch", "leaves", "load_llama2c", "merge_heads", "split_heads", "to_backend", "to_numpy",
+}  # fmt: skip
+
+
+def overwrite(tree):
+    """Change every entry of every array in a tree."""
+    for a in arrays_in(tree):
+        if a.dtype.kind == "b":
+            np.logical_not(a, out=a)
+        else:
+            a += 1
+
+
+def assert_outputs_can_be_overwritten(name, arguments):
+    """Write into every output, and compare the inputs, the cache, and the gradients of a second backward."""
+    output, cache = call(name, arguments), ()
+    is_forward = name.endswith("_forward")
+    if is_forward:
+        output, cache = output
+        dy = array(*output.shape, seed=9)
+        gradients = backward(name, dy, cache)
+        expected = fingerprint(gradients)
+        arguments = arguments | {"upstream gradient": dy}
+    before = fingerprint((arguments, cache))
+    overwrite(output)
+    assert fingerprint((arguments, cache)) == before
+    if is_forward:
+        overwrite(gradients)
+        assert fingerprint((arguments, cache)) == before
+        assert fingerprint(backward(name, dy, cache)) == expected
+
+
+@pytest.mark.parametrize("name", sorted({*CALLS} - VIEWS))
+def test_output_shares_no_memory(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some functions write files
+    assert_outputs_can_be_overwritten(name, CALLS[name]())
+
+
+@pytest.mark.parametrize("name", sorted({*CHECKED} - VIEWS))
+def test_output_shares_no_memory_in_variants(name):
+    for _, arguments in variants(name):
+        assert_outputs_can_be_overwritten(name, arguments)
+
+
+@pytest.mark.parametrize("name", ["encoder_forward", "decoder_forward", "transformer_forward"])
+def test_output_of_empty_stack_shares_no_memory(name):
+    arguments = CALLS[name]()
+    config = arguments["config"]._replace(n_layers=0, norm="post")
+    arguments = replaced(arguments, "config", lambda _: config)
+    for stack in ("encoder.", "decoder.") if name == "transformer_forward" else ("",):
+        arguments = replaced(arguments, f"params.{stack}blocks", lambda _: ())
+        arguments = replaced(arguments, f"params.{stack}norm", lambda _: None)
+    assert_outputs_can_be_overwritten(name, arguments)
+
+
+def test_dropout_with_rate_0_shares_no_memory():
+    assert_outputs_can_be_overwritten("dropout_forward", CALLS["dropout_forward"]() | {"rate": 0})
+
+
+@pytest.mark.parametrize("name", sorted(VIEWS))
+def test_docstring_names_outputs_that_are_views(name):
+    assert re.search(r"\b[Vv]iews?\b|not copied", getattr(npf, name).__doc__)
+
+
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", SIZED)
 def test_backward_is_linear_in_upstream_gradient(name, size):
@@ -110,7 +177,7 @@ def batched_arguments(name):
     return {
         argument
         for argument, match in found.items()
-        if match and match[1] != "Bias" and match[2].startswith("...")
+        if match and match[1] not in ("Bias", "Constant") and match[2].startswith("...")
     } - {"return"}
 
 

@@ -3,14 +3,17 @@
 import copy
 import doctest
 import inspect
+import multiprocessing
 import pickle
 import pydoc
+import sys
 import traceback
 import warnings
 import weakref
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import fake_cupy
 import numpy as np
 import pytest
 import valid_calls
@@ -20,6 +23,8 @@ import npformer as npf
 from npformer import Float, Ids, Mask, checked
 from npformer.arrays import Array
 from npformer.loss import DLoss
+from npformer.validation import signature
+from npformer.validation.annotations import Numbers
 from npformer.validation.cache_key import cache_key
 from npformer.validation.signature import MAX_KEYS
 
@@ -121,6 +126,106 @@ def test_checked_accepts_an_array_in_a_file(tmp_path):
     arguments = CALLS["layer_norm_forward"]()
     y, _ = call("layer_norm_forward", arguments | {"x": x})
     np.testing.assert_array_equal(y, call("layer_norm_forward", arguments | {"x": np.array(x)})[0])
+
+
+@checked
+def doubled(x: Float[np.ndarray, "n"]):
+    """Return 2 x. A process pool finds this function in the module of the user."""
+    return 2 * x
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+def test_checked_function_runs_in_a_process_pool():
+    assert doubled.__module__ == __name__
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        (y,) = pool.map(doubled, [np.ones(3)])
+        with pytest.raises(ValueError, match=r"^doubled: x has shape \(\); expected \(n,\)$"):
+            pool.map(doubled, [np.array(1.0)])
+    np.testing.assert_array_equal(y, [2, 2, 2])
+
+
+@checked
+def combined(
+    x: Float[np.ndarray, "n"] | int, rate: str | Float[np.ndarray, "n"] | float | None = None,
+    pairs: tuple[int, ...] | Float[np.ndarray, "n n"] | Float[np.ndarray, "n 2"] = (), other: int | str = 0,
+):  # fmt: skip
+    """Return x. Only annotations of unions with arrays are checked."""
+    return x
+
+
+X3 = np.ones(3)
+
+
+@pytest.mark.parametrize("call_arguments", [
+    (3,), (np.int8(3),), (X3,), (X3, "a"), (X3, X3), (X3, 0.5), (X3, 1), (X3, None), (X3, None, (1,)),
+    (X3, None, np.ones((3, 3))), (X3, None, np.ones((3, 2))), (np.ones(2), None, np.ones((2, 2)), [1]),
+], ids=str)  # fmt: skip
+def test_checked_union_accepts_each_of_its_types(call_arguments):
+    assert combined(*call_arguments) is not None
+
+
+@pytest.mark.parametrize(("call_arguments", "message"), [
+    (("a",), "x is the string 'a'; expected an array of float32 or float64 or an integer"),
+    ((None,), "x is None; expected an array of float32 or float64 or an integer"),
+    ((2.0,), "x is a float (2.0); expected an array of float32 or float64 or an integer"),
+    ((X3[None],), "x has shape (1, 3); expected (n,)"),
+    ((X3, [1]), "rate is a list; expected None or a str or an array of float32 or float64 or a number"),
+    ((X3, np.ones(2)), "rate has shape (2,); expected (n,) with n=3"),
+    ((X3, None, np.ones((3, 4))), "pairs has shape (3, 4); expected (n, n) with n=3"),
+    ((X3, np.nan), "rate is nan; expected a finite number"),
+], ids=str)  # fmt: skip
+def test_checked_union_rejects_all_other_values(call_arguments, message):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        combined(*call_arguments)
+    assert str(caught.value) == f"combined: {message}"
+
+
+def test_checked_union_reads_values_in_every_call():
+    @checked
+    def picked(positions: Numbers[np.ndarray, "n"] | int):
+        """Take positions, whose values are checked."""
+
+    picked(np.ones(2))
+    with pytest.raises(ValueError, match=r"^picked: positions holds NaN"):
+        picked(np.full(2, np.nan))
+
+
+@checked
+def gathered(
+    x: Float[np.ndarray, "n"],
+    *rows: Float[np.ndarray, "n"],
+    scale: Float[np.ndarray, "n"] | None = None,
+    **ids: Ids[np.ndarray, "n"],
+):
+    """Return how many rows and ids were given."""
+    return len(rows), len(ids)
+
+
+def test_checked_checks_every_argument_of_args_and_kwargs():
+    i = np.zeros(3, int)
+    assert gathered(X3) == (0, 0)
+    assert gathered(X3, X3, X3, scale=X3, a=i, b=i) == (2, 2)
+    for arguments, keywords, message in [
+        ((X3, X3, np.ones(2)), {}, r"rows.1 has shape \(2,\); expected \(n,\) with n=3"),
+        ((X3, "x"), {}, "rows.0 is the string 'x'; expected an array"),
+        ((X3,), {"a": i, "b": X3}, "b has dtype float64; expected an array of integers"),
+        ((X3,), {"a": i[:2]}, r"a has shape \(2,\); expected \(n,\) with n=3"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=f"^gathered: {message}"):
+            gathered(*arguments, **keywords)
+
+
+@pytest.mark.parametrize("dimensions", ["T 2*d", "*b T d", "T ... d", "_ d", "T d+1", "d=3", "²"])
+def test_annotation_rejects_dimensions_that_are_no_names(dimensions):
+    """jaxtyping reads some of these as expressions. Here they would be new names, which fit any length."""
+    with pytest.raises(ValueError, match=r"^Float\[Array, .*; expected a name, a whole number, or \.\.\. as"):
+        Float[np.ndarray, dimensions]
+
+
+@pytest.mark.parametrize("item", [np.ndarray, (np.ndarray,), (np.ndarray, 3)])
+def test_annotation_rejects_missing_dimensions(item):
+    with pytest.raises(TypeError, match=r"is no annotation; expected an array type and text: Float\["):
+        Float[item]
 
 
 # --- a loss function that a user defines ------------------------------------------------------------
@@ -288,6 +393,18 @@ def test_setting_of_unknown_type_is_always_checked():
             npf.dropout_forward(x, wrong, None)
 
 
+def test_checked_accepts_booleans_of_numpy():
+    arguments = CALLS["multi_head_attention_forward"]()
+    expected, _ = call("multi_head_attention_forward", arguments | {"rope": True})
+    found, _ = call("multi_head_attention_forward", arguments | {"rope": np.True_})
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_rope_forward_rejects_positions_in_float16():
+    with pytest.raises(TypeError, match=r"^rope_forward: positions has dtype float16; expected integers, "):
+        npf.rope_forward(np.ones((1, 4)), positions=np.array([2049], np.float16))
+
+
 def test_cache_key_distinguishes_nested_tuples():
     assert cache_key((((1,), 2),), {}) != cache_key((((1, 2),),), {})
     assert cache_key((((1,), [2]),), {}) is None
@@ -322,6 +439,54 @@ def test_checked_keeps_no_array_and_limited_keys():
         npf.causal_mask(n)
     accepted = inspect.getclosurevars(npf.causal_mask).nonlocals["accepted"]
     assert 0 < len(accepted) <= MAX_KEYS
+
+
+REPEATED = ["adam_update", "causal_lm_forward", "dropout_backward", "encoder_block_backward", "sgd_update"]
+
+
+def on_library(arguments, library):
+    """Return arguments whose arrays belong to a library, numpy or the fake CuPy."""
+    if library == "numpy":
+        return arguments
+    return valid_calls.with_arrays(arguments, lambda a: fake_cupy.asarray(np.asarray(a)))
+
+
+@pytest.mark.parametrize("library", ["numpy", "cupy"])
+@pytest.mark.parametrize("name", REPEATED)
+def test_equal_call_is_not_checked_again(name, library, monkeypatch):
+    """This also holds if CuPy is loaded. Only checks of the values in arrays run again."""
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    arguments = on_library(CALLS[name](), library)
+    call(name, arguments)
+    monkeypatch.setattr(signature, "check_call", None)
+    call(name, arguments)
+
+
+def test_equal_call_on_another_library_is_checked(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    for name in ("layer_norm_backward", "encoder_block_backward"):
+        arguments = CALLS[name]()
+        call(name, arguments)
+        moved = on_library({"cache": arguments["cache"]}, "cupy")
+        with pytest.raises(TypeError, match=rf"^{name}: cache.* is an array of CuPy; expected one of NumPy"):
+            call(name, arguments | moved)
+
+
+class Chosen(NamedTuple):
+    positions: tuple[Numbers[np.ndarray, "T"], ...]
+
+
+def test_values_in_fields_are_checked_every_time():
+    @checked
+    def chosen(x: Float[np.ndarray, "T"], chosen: Chosen):
+        return x
+
+    for _ in range(2):
+        chosen(np.ones(3), Chosen((np.arange(3),)))
+    with pytest.raises(ValueError, match=r"^chosen: chosen.positions.0 holds NaN or infinity"):
+        chosen(np.ones(3), Chosen((np.array([0, 1, np.nan]),)))
+    with pytest.raises(ValueError, match=r"^chosen: chosen.positions.0 holds NaN or infinity"):
+        chosen(np.ones(3), Chosen((np.array([0, np.inf, 2.0]),)))
 
 
 # --- messages of valid_calls.py for a new function ---------------------------------------------------------

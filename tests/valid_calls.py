@@ -70,6 +70,7 @@ LM_CONFIG = npf.CausalLMConfig(
     d_model=8, d_ff=12, n_heads=2, n_kv_heads=1, n_layers=1, max_length=9, tied=False
 )
 LM = drawn(npf.init_causal_lm, VOCAB_SIZE, LM_CONFIG)
+LORA = npf.LoRAParams(array(4, 3, seed=1), array(3, 5, seed=2))
 LATENT = drawn(partial(npf.init_latent_attention, n_heads=2, d_k=5, d_c=3, d_R=6), 8)
 LATENT = LATENT._replace(W_UV=array(3, 14, seed=5), W_O=array(14, 8, seed=6))  # d_v = 7 is not d_k
 MINILM = make_sentence_encoder()
@@ -78,10 +79,11 @@ MINILM = make_sentence_encoder()
 
 # Examples of parameters, configs and states. An argument with a NamedTuple type gets the first example of
 # this type. The example may be a part of a larger one, such as a block of MODEL.
-EXAMPLES = (MODEL, LM, LATENT, MINILM, CONFIG, LM_CONFIG, npf.adam_init(norm_params(3)))
+EXAMPLES = (MODEL, LM, LATENT, LORA, MINILM, CONFIG, LM_CONFIG, npf.adam_init(norm_params(3)))
 
 # The lengths of all dimensions except sequences (T, T_q, S, T_k).
 LENGTHS = {
+    "G": 4, "r": 3,
     "d": CONFIG.d_model, "d_model": CONFIG.d_model, "d_in": 4, "d_out": 5, "d_k": 4, "d_v": 3,
     "d_ff": CONFIG.d_ff, "h": CONFIG.n_heads, "vocab_size": VOCAB_SIZE,
 }  # fmt: skip
@@ -92,13 +94,15 @@ TREE = (np.ones(2), None)
 # keeps its default.
 VALUES_BY_NAME = {
     # settings, most of them different from the default
-    "activation": "gelu", "approximate": False, "base": 100.0, "bias": True, "causal": True, "directions": 2,
+    "activation": "gelu", "alpha": 6.0, "approximate": False, "base": 100.0, "beta": 0.3, "bias": True,
+    "causal": True, "directions": 2, "epsilon": 0.3, "normalize": False,
     "dropout": 0.1, "dtype": np.float64, "ignore_index": -1, "label_smoothing": 0.1, "layout": "halves",
     "learning_rate": 0.1, "padding_id": 0, "rate": 0.5, "rope": True, "rope_layout": "halves", "start": 0,
     "start_id": 1, "step": 3, "stop_id": 2, "temperature": 0.8, "tile": 2, "tolerance": 1e-6, "top_k": 3,
     "top_p": 0.9, "weight_decay": 0.01, "xp": np,
     # sizes
-    "B": 2, "T": 6, "T_k": 4, "T_q": 3, "d": CONFIG.d_model, "d_R": 6, "d_c": 3, "d_ff": CONFIG.d_ff,
+    "B": 2, "T": 6, "d_in": 4, "d_out": 5, "n_prompt": 2,
+    "T_k": 4, "T_q": 3, "d": CONFIG.d_model, "d_R": 6, "d_c": 3, "d_ff": CONFIG.d_ff,
     "d_k": 5, "d_model": CONFIG.d_model, "k": 2, "max_length": 4, "max_new_tokens": 3, "n": 3,
     "n_heads": CONFIG.n_heads, "n_merges": 3, "r": 4, "vocab_size": VOCAB_SIZE,
     # trees, texts, functions
@@ -120,6 +124,7 @@ def path_of_saved_file(save, file):
 
 # Arguments that are valid only for one function. They replace the arguments from the other tables.
 VALUES_OF_FUNCTION = {
+    "init_lora": lambda: {"r": 3},
     "generate": lambda: {"ids": 1 + ids(2, 4) % 4},  # no padding, and short enough for new tokens
     "load_gguf": lambda: {"path": get_model_folder("gguf") / "model.gguf", "dtype": np.float32},
     "load_llama": lambda: {"path": get_model_folder("llama"), "dtype": np.float32},
@@ -153,7 +158,7 @@ def trees_in(tree):
 
 
 TREES = trees_in(EXAMPLES)
-ARRAY = re.compile(r"(Float|Ids|Mask|Bias|Numbers)\[Array, '([^']*)'")
+ARRAY = re.compile(r"(Float|Ids|Mask|Counted|Bias|Constant|Numbers)\[Array, '([^']*)'")
 SIGNATURE = cache(inspect.signature)
 
 
@@ -219,9 +224,9 @@ def array_of_kind(kind, shape, seed, n_leading):
     """Return an array for an annotation of this kind: 0, 1, 2, … for Numbers, random entries otherwise."""
     if kind == "Ids":
         return ids(*shape, seed=seed)
-    if kind == "Mask":
+    if kind in ("Mask", "Counted"):
         return np.random.default_rng(seed).random(shape) < 0.7
-    if kind == "Bias":  # without leading axes: all items of a batch share the bias
+    if kind in ("Bias", "Constant"):  # without leading axes: all items of a batch share the numbers
         return array(*shape[n_leading:], seed=seed)
     if kind == "Numbers":
         return np.arange(*shape)

@@ -67,8 +67,11 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def number_text(number: float) -> str:
-    """Format a number with three significant digits."""
-    return f"{number + 0.0:.3g}"  # adding 0.0 turns -0.0 into 0.0
+    """Format a number with three significant digits, below a million without an exponent."""
+    text = f"{number + 0.0:.3g}"  # adding 0.0 turns -0.0 into 0.0
+    if "e+" in text and abs(number) < 1e6:
+        return f"{float(text):.0f}"
+    return text
 
 
 def value_text(parameter: str, value: Any) -> str:
@@ -218,12 +221,12 @@ def _power(given: Given) -> str:
 
 
 def _agreement(given: Given) -> str:
-    """Return a phrase such as "dx agrees" or "dx and dgamma agree"."""
+    """Return a sentence such as "dx is correct." or "dx and dgamma are correct."."""
     return _in_number(given["agree"], "agrees", "agree")
 
 
 def _difference(given: Given) -> str:
-    """Return a phrase such as "dx differs" or "dx and dgamma differ"."""
+    """Return a sentence such as "dx is wrong." or "dx and dgamma are wrong."."""
     return _in_number(given["differ"], "differs", "differ")
 
 
@@ -292,13 +295,36 @@ def _found_numbers(given: Given) -> str:
     return catalog().texts["several_numbers"].format(count)
 
 
+def _agreeing_of_them(given: Given) -> str:
+    """Return the phrase for how many numbers of an answer are correct."""
+    count = given["agreeing"]
+    if count == 1:
+        return catalog().texts["one_of_them_agrees"]
+    return catalog().texts["several_of_them_agree"].format(count)
+
+
+def _expected_axes(given: Given) -> str:
+    """Return the phrase for the expected number of axes. A single number has no axes."""
+    count = given["expected"]
+    if count == 0:
+        return catalog().texts["no_axes"]
+    if count == 1:
+        return catalog().texts["one_axis"]
+    return catalog().texts["several_axes"].format(count)
+
+
+def _no_change(given: Given) -> str:
+    """Return the phrase for a change that is expected but missing, such as "is not doubled"."""
+    return str(catalog().words["no_change"][given["change"]])
+
+
 def _whole_line(given: Given) -> str:
     """Return the phrase for a whole row or column of zeros, or "" if there is no such row or column."""
     return _text_if(given["whole_line"], "whole_line")
 
 
 def _others_agree(given: Given) -> str:
-    """Return the phrase "all other entries agree", or "" if other entries differ too."""
+    """Return the phrase "all other numbers are correct", or "" if other numbers are wrong too."""
     return _text_if(given["others_agree"], "others_agree")
 
 
@@ -377,6 +403,9 @@ PHRASES: dict[str, tuple[tuple[str, ...], Callable[[Given], str]]] = {
     "change": (("correct_for_changed_argument",), _change),
     "duration": (("too_long",), _duration),
     "kept_decimals": (("rounded_answer", "truncated_answer"), _kept_decimals),
+    "agreeing_of_them": (("some_numbers_agree",), _agreeing_of_them),
+    "expected_axes": (("wrong_number_of_axes",), _expected_axes),
+    "no_change": (("not_linear",), _no_change),
     "found_numbers": (("wrong_count_of_numbers", "one_number_expected"), _found_numbers),
     "whole_line": (("unfilled",), _whole_line),
     "others_agree": (("nan_at", "infinite_at"), _others_agree),

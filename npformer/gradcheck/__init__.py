@@ -12,7 +12,8 @@ leaf_comparison      applies the rule to all entries of one array
 diagnosis            describes each gradient that fails
 kernels              calls functions in low precision, and differentiates their reference in float64
 low_precision        decides whether an error in low precision is rounding or a mistake
-comparison           contains the public functions
+high_precision       compares float64 and float32 gradients with finite differences
+comparison           contains the public functions, which import the other modules when they are called
 """
 
 from npformer.gradcheck.comparison import assert_gradients, gradcheck

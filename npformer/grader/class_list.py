@@ -308,11 +308,20 @@ def _find_by_lms_name(index: Index, lms_name: LmsName) -> set[Student]:
     the number of a student, so the name must have a word in common with the student's name.
     """
     found = index.get(normalize_key(lms_name.id), set())
+    if lms_name.system == "blackboard":
+        found = _find_by_login_after_title(index, lms_name.id)
     written_words = set(_split_name(lms_name.name))
     must_compare = lms_name.system == "moodle" and written_words and written_words != {"participant"}
     if found and must_compare:
         return {student for student in found if _shares_word(student, written_words)}
     return found or _find_by_name(index, lms_name.name)
+
+
+def _find_by_login_after_title(index: Index, text: str) -> set[Student]:
+    """Find students by a login at the end of a text. Titles and logins can contain underscores."""
+    parts = text.split("_")
+    logins = ["_".join(parts[start:]) for start in range(len(parts))]
+    return set[Student]().union(*(index.get(normalize_key(login), set()) for login in logins))
 
 
 def _shares_word(student: Student, words: set[str]) -> bool:

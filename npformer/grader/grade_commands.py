@@ -341,7 +341,7 @@ def _format_results(
     class_points = points.compute_class_points(result.files, rows, owners, assignment, result.lateness.days)
     feedback_paths = _choose_feedback_paths(options, class_points)
     contents = _format_feedback_files(feedback_paths, assignment, result.regrading)
-    tables = {Path(options.csv): points.format_answers_table(rows, assignment)}
+    tables = {Path(options.csv): points.format_answers_table(rows, assignment, owners.by_file)}
     if options.grades:
         tables[Path(options.grades)] = points.format_gradebook(class_points, assignment, feedback_paths)
     if result.regrading is not None:

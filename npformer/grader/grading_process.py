@@ -31,8 +31,9 @@ from npformer.grader.worker.protocol import Channel, Forged, Functions, pack, re
 from npformer.grader.worker_process import WorkerProcess
 
 MAX_CALLBACKS = 1000  # how often one call of a student's function may call functions of the checker
-MIN_SHARE = 0.05  # a new worker for the same file gets at least this part of the time limit
+MIN_SHARE = 0.05  # a worker gets at least this part of the time limit
 BUDGET = 3.0  # the time limits that all files of one student may use together
+RESERVE = 1.0  # the last part of the budget, of which each worker gets only MIN_SHARE
 WALL_SECONDS_PER_CPU_SECOND = 3  # gives the limit of wall time if the user has set none
 CPU_TOLERANCE = 0.5  # A worker that ends within so many seconds of its CPU limit has reached the limit.
 SYSTEM_SECONDS = 60.0  # the time limit for starting a process; it does not count as the student's time
@@ -185,7 +186,6 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         self.data = data
         self.ids = tuple(ids)
         self.companions = companions
-        self.started_workers = 0
         self.budget = budget
         self.used = 0.0
         try:
@@ -202,14 +202,16 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
     def start_worker(self) -> None:
         """Start a worker, which runs the file and sends the file's answers.
 
-        Each new worker for the same file gets half of the previous worker's time. Otherwise, a file with
-        an endless loop in every function would take the whole time limit for each exercise.
+        The first worker of a student gets the whole time limit. After each endless loop, the next worker of
+        the student gets half the time. So many loops, in one file or several, cost little more than two time
+        limits, and an answer that ends still gets its time.
         """
         self.close_worker()
-        self.share = max(0.5**self.started_workers, MIN_SHARE)
-        if self.used + MIN_SHARE > self.budget:
+        remaining = self.budget - self.used
+        if remaining < MIN_SHARE:
             self.give_up(make_finding("budget_used"))
-        self.started_workers += 1
+        half_of_remaining = (remaining - RESERVE) / 2
+        self.share = max(MIN_SHARE, min(half_of_remaining, 1.0))
         self.cpu = max(self.limits.seconds * self.share, 1.0)
         self.wall_left = get_wall_limit(self.limits) * self.share
         self.channel = self.launch_worker()

@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,7 +20,9 @@ from npformer.grader.submissions import SUFFIX, Submission
 
 # A spreadsheet runs text that starts with one of these characters, also in their full-width forms.
 FORMULA = r"(?=[=+\-@\t\r\n＝＋－＠])"
-GRADES_HEADER = ("id", "name", "email", "points", "of", "days late", "file", "feedback")
+OWNER_COLUMNS = ("id", "name", "email")
+ANSWERS_HEADER = (*Row._fields, "points", *OWNER_COLUMNS)
+GRADES_HEADER = (*OWNER_COLUMNS, "points", "of", "days late", "file", "feedback")
 PARTLY_CORRECT = (  # the statuses of wrong answers that may have correct outputs
     "known_mistake",
     "ambiguous",
@@ -184,13 +186,23 @@ def unquote_formula(cell: str) -> str:
     return re.sub(f"^'{FORMULA}", "", cell)
 
 
-def format_answers_table(rows: Iterable[Row], assignment: Assignment) -> str:
-    """Return the CSV table of all answers, with the points for each answer."""
+def format_answers_table(
+    rows: Iterable[Row], assignment: Assignment, owners: Mapping[str, Student] | None = None
+) -> str:
+    """Return the CSV table of all answers, with the points for each answer.
+
+    `owners` are the students by the names of their files. The last columns identify the owner of each file.
+    Programs read these columns. The column `student` is for people: of two students with the same name, it
+    also shows the number, and for a file without an owner it shows the name in the file.
+    """
+    owners = owners or {}
     lines = []
     for row in rows:
         cells = [" ".join(cell) if isinstance(cell, tuple) else cell for cell in row]
-        lines.append([*cells, f"{compute_row_points(row, assignment):g}"])
-    return format_csv([*Row._fields, "points"], lines)
+        owner = owners.get(row.submission, Student("", "", ""))
+        points = f"{compute_row_points(row, assignment):g}"
+        lines.append([*cells, points, owner.id, owner.name, owner.email])
+    return format_csv(ANSWERS_HEADER, lines)
 
 
 def format_gradebook(

@@ -14,13 +14,18 @@ from typing import NamedTuple
 from npformer.exercises.assignment_file import Assignment
 from npformer.grader.class_list import Owners, Student, find_owners
 from npformer.grader.grading_process import Row
-from npformer.grader.points import GRADES_HEADER, format_csv, quote_formula, unquote_formula
+from npformer.grader.points import (
+    ANSWERS_HEADER,
+    GRADES_HEADER,
+    OWNER_COLUMNS,
+    format_csv,
+    quote_formula,
+    unquote_formula,
+)
 from npformer.grader.submissions import Submission
 
 MAX_SIMILAR = 5  # the largest number of similar names in an error message
 MIN_SIMILARITY = 0.5
-ANSWERS_HEADER = [*Row._fields, "points"]
-STUDENT_COLUMNS = 3  # the first columns of the table of grades are id, name and email
 
 
 class Regrading(NamedTuple):
@@ -50,7 +55,7 @@ def start_regrading(
     names = {quote_formula(file.name): file.name for file in files}
     rows = [_read_row(line, names) for line in lines]
     _check_exercises(rows, table, assignment)
-    claims = _read_claims(rows, files, students)
+    claims = _read_claims(lines, rows, has_class_list=students is not None)
     owners = find_owners(files, claims, students)
     known = students if students is not None else [*owners.by_file.values()]
     student = choose_student(text, known)
@@ -62,10 +67,19 @@ def start_regrading(
             to_grade.append(file)
     again = {file.name for file in to_grade}
     old_rows = [row for row in rows if row.submission in existing and row.submission not in again]
-    shown_name = name_students(known)[student]
     old_names = {name for name, owner in owners.by_file.items() if owner == student}
-    old_names |= {row.submission for row in rows if row.student == shown_name} - existing
+    old_names |= _find_removed_files(lines, rows, student) - existing
     return Regrading(student, to_grade, lines, old_rows, claims, old_names)
+
+
+def _find_removed_files(lines: Iterable[Sequence[str]], rows: Iterable[Row], student: Student) -> set[str]:
+    """Return the names of all files that belonged to a student in the old table."""
+    key = _get_key(student)
+    found = set()
+    for line, row in zip(lines, rows, strict=True):
+        if _get_key(_read_owner(line)) == key:
+            found.add(row.submission)
+    return found
 
 
 def choose_student(text: str, students: Iterable[Student]) -> Student:
@@ -96,23 +110,23 @@ def _join(students: Iterable[Student]) -> str:
     return ", ".join(map(str, students))
 
 
-def _read_claims(
-    rows: Iterable[Row], files: Sequence[Submission], students: Sequence[Student] | None
-) -> dict[str, str]:
-    """Return, for each file of the table, a text by which `find_owners` finds its student again."""
-    shown = {row.submission: row.student for row in rows}
-    if students is not None:
-        by_name = {name: student for student, name in name_students(students).items()}
-        return {file: _get_key(by_name[name]) if name in by_name else name for file, name in shown.items()}
-    named_by_path = find_owners(files, {}, None).by_file
+def _read_claims(lines: Iterable[Sequence[str]], rows: Iterable[Row], has_class_list: bool) -> dict[str, str]:
+    """Return, for each file of the table, a text by which `find_owners` finds its student again.
+
+    With a class list, this is the number, the email address or else the name. Without a class list, the path
+    has the number, and this is the name.
+    """
     claims = {}
-    for file, name in shown.items():
-        owner = named_by_path.get(file)
-        number = owner.id if owner is not None else ""
-        name_in_file = name.removesuffix(f" ({number})")  # the table shows it after names that occur twice
-        is_from_path = owner is not None and name_in_file in (owner.name, number)
-        claims[file] = "" if is_from_path else name_in_file
+    for line, row in zip(lines, rows, strict=True):
+        student = _read_owner(line)
+        claims[row.submission] = _get_key(student) if has_class_list else student.name
     return claims
+
+
+def _read_owner(line: Sequence[str]) -> Student:
+    """Return the owner in a line of the table of answers. A file without an owner has empty cells."""
+    student_id, name, email = map(unquote_formula, line[-len(OWNER_COLUMNS) :])
+    return Student(student_id, name, email)
 
 
 def _get_key(student: Student) -> str:
@@ -190,11 +204,11 @@ def merge_grades(student: Student, old_lines: Sequence[list[str]], text: str) ->
     """Return the old table of grades with the student's line of the new table, which is `text`."""
     header, *lines = csv.reader(io.StringIO(text, newline=""))
     key = [quote_formula(cell) for cell in (student.id, student.name, student.email)]
-    new_lines = [line for line in lines if line[:STUDENT_COLUMNS] == key]
+    new_lines = [line for line in lines if line[: len(key)] == key]
     merged = []
     is_placed = False
     for line in old_lines:
-        is_own_line = line[:STUDENT_COLUMNS] == key
+        is_own_line = line[: len(key)] == key
         merged += new_lines if is_own_line else [line]
         is_placed = is_placed or is_own_line
     if not is_placed:

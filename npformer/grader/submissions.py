@@ -40,7 +40,7 @@ LMS_NAME_PATTERNS = {  # the beginning of a file's or folder's name, as each sys
     "moodle": r"(?:(?P<name>[^_]+)_|Participant )(?P<id>\d+)_assignsubmission_",
     "canvas": r"(?P<name>.+?)_(?P<late>LATE_)?(?P<id>\d+)_(?P<number>\d+)_.",
     "anonymous canvas": r"(?P<late>LATE_)?(?P<id>anon_[^\W_]+)_(?P<number>\d+)_.",
-    "blackboard": r".+?_(?P<id>[^_]+)_attempt_(?P<time>\d{4}(?:-\d\d){5})",
+    "blackboard": r".+?_(?P<id>.+?)_attempt_(?P<time>\d{4}(?:-\d\d){5})",
     "brightspace": r"(?P<id>\d+-\d+) - (?P<name>.+?) - \w+ \d+, \d{4} \d+ [AP]M",
     "gradescope": r"submission_(?P<id>\d+)$",
     "nbgrader": r"(?P<id>.+?)\+[^+]+\+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",

@@ -10,7 +10,7 @@ import numpy as np
 
 from npformer.arrays import Array, array_module
 from npformer.functional import as_rows
-from npformer.layer_norm import SMALLEST_EPS, mean, root_mean_square_without_underflow
+from npformer.layer_norm import SMALLEST_EPS, mean, repair_overflow, root_mean_square_without_underflow
 from npformer.validation.annotations import DType, Float, NonNegative, Size
 
 
@@ -75,7 +75,7 @@ def rms_norm_forward(
     """
     xp = array_module(x)
     if eps > SMALLEST_EPS:
-        rms = xp.sqrt(mean(x * x, xp) + float(eps))  # (..., 1)
+        rms = repair_overflow(xp.sqrt(mean(x * x, xp) + float(eps)), x, eps)  # (..., 1)
     else:
         rms = root_mean_square_without_underflow(x, eps)  # the same number: (..., 1)
     x_hat = x / rms

@@ -115,6 +115,9 @@ def _read_header(file: "Path") -> tuple[dict[str, Any], dict[str, Tensor]]:
             name, tensor = _read_tensor(stream)
             tensors[name] = tensor
         alignment = settings.get("general.alignment", 32)
+        is_valid = type(alignment) is int and alignment > 0
+        if not is_valid:
+            raise ValueError(f"general.alignment is {alignment!r}; expected a positive integer")
         # The weights begin at the next multiple of the alignment. The offsets in the file count from there.
         n_aligned = -(-stream.tell() // alignment)  # tell() / alignment, rounded up
         weights_start = n_aligned * alignment

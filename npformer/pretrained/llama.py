@@ -1,12 +1,13 @@
 """Load and convert models of the Llama architecture with the array names of GGUF or Hugging Face."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npformer.arrays import Array
-from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams
+from npformer.attention import AttentionParams
+from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams
 from npformer.pretrained.named_arrays import (
     build_config,
     build_name_tree,
@@ -54,6 +55,12 @@ HUGGING_FACE_NAMES = {
     "blocks.{}.norm_2.gamma": "model.layers.{}.post_attention_layernorm.weight",
     "norm.gamma": "model.norm.weight",
     "head": "lm_head.weight",
+}
+HUGGING_FACE_BIASES = {  # a model may have some of these biases, or none
+    "blocks.{}.attention.b_Q": "model.layers.{}.self_attn.q_proj.bias",
+    "blocks.{}.attention.b_K": "model.layers.{}.self_attn.k_proj.bias",
+    "blocks.{}.attention.b_V": "model.layers.{}.self_attn.v_proj.bias",
+    "blocks.{}.attention.b_O": "model.layers.{}.self_attn.o_proj.bias",
 }
 
 
@@ -113,6 +120,7 @@ def load_llama(path: Any, *, dtype: DType = np.float32) -> tuple[CausalLMParams,
     arrays: dict[str, Array] = {}
     for file in files:
         arrays.update(read_arrays("load_llama", file))
+    arrays = _drop_tied_head("load_llama", folder, arrays, config)
     names = build_causal_lm_names(HUGGING_FACE_NAMES, config, most_blocks=len(arrays))
     read = arrays.__getitem__  # with `read`, build_tree also checks that all numbers are finite
     params = build_tree("load_llama", folder, names, arrays, get_sizes(config), read)
@@ -162,33 +170,36 @@ def _read_config(file: "Path") -> CausalLMConfig:
 def causal_lm_from_torch(state: Mapping[str, Array], config: CausalLMConfig) -> CausalLMParams:
     """Convert the arrays of a Llama model under Hugging Face's names to the parameters of a causal model.
 
-    PyTorch stores a weight as (d_out, d_in), so each weight is transposed, as a view. Hugging Face's files
-    need config.rope_layout="halves". `load_safetensors(file)` returns a dict that can be used as `state`.
+    PyTorch stores a weight as (d_out, d_in), so each weight is transposed, as a view. Hugging Face's models
+    rotate the columns i and i + d_k/2. With config.rope_layout="interleaved", the columns of W_Q and W_K are
+    reordered, so that the model gives the same logits. `load_safetensors(file)` returns a dict that can be
+    used as `state`.
 
     Parameters
     ----------
     state : dict of str to float array
-        The arrays under the names of Hugging Face.
+        The arrays under the names of Hugging Face. A tied model may also have its head, which must be equal
+        to the embedding.
     config : CausalLMConfig
 
     Returns
     -------
     params : CausalLMParams
-        Views of the arrays.
+        Views of the arrays, except arrays with reordered columns.
 
     Raises
     ------
     TypeError
         If the values are not arrays of one float dtype.
     ValueError
-        If a name is missing or unknown, or if a shape does not fit. The names of biases and of query norms
-        are unknown, because `CausalLMParams` does not have such arrays.
+        If a name is missing or unknown, or if a shape does not fit. Biases are known in attention only. The
+        names of query norms are unknown, because `CausalLMParams` does not have such arrays.
 
     Examples
     --------
     >>> from npformer import CausalLMConfig, init_causal_lm
     >>> import numpy as np
-    >>> config = CausalLMConfig(d_model=8, d_ff=5, n_heads=2, n_kv_heads=1, n_layers=1, rope_layout="halves")
+    >>> config = CausalLMConfig(d_model=8, d_ff=5, n_heads=2, n_kv_heads=1, n_layers=1)
     >>> state = causal_lm_to_torch(init_causal_lm(10, config, np.random.default_rng(0)), config)
     >>> causal_lm_from_torch(state, config).blocks[0].ffn.W_gate.shape
     (8, 5)
@@ -196,14 +207,20 @@ def causal_lm_from_torch(state: Mapping[str, Array], config: CausalLMConfig) -> 
     function = "causal_lm_from_torch"
     check_is_dict(function, state)
     check_dtypes(function, state)
-    names = build_causal_lm_names(HUGGING_FACE_NAMES, config, most_blocks=len(state))
-    return build_tree(function, "state", names, state, get_sizes(config))
+    arrays = _drop_tied_head(function, "state", state, config)
+    names = _build_names_with_biases(config, most_blocks=len(arrays))
+    blocks = tuple(
+        _keep_biases(block, [name in arrays for name in block.attention]) for block in names.blocks
+    )
+    params = build_tree(function, "state", names._replace(blocks=blocks), arrays, get_sizes(config))
+    return _reorder_columns(params, config, _halves_to_interleaved)
 
 
 def causal_lm_to_torch(params: CausalLMParams, config: CausalLMConfig) -> dict[str, Array]:
     """Convert the parameters of a causal model to arrays under the names of Hugging Face's files.
 
-    Undoes `causal_lm_from_torch`.
+    Undoes `causal_lm_from_torch`. In an interleaved model, the columns of W_Q and W_K are reordered to
+    halves, because Hugging Face's models rotate the columns i and i + d_k/2.
 
     Parameters
     ----------
@@ -213,7 +230,8 @@ def causal_lm_to_torch(params: CausalLMParams, config: CausalLMConfig) -> dict[s
     Returns
     -------
     state : dict of str to float array
-        Copies of the arrays under the names and in the shapes of Hugging Face's files.
+        Copies of the arrays under the names and in the shapes of Hugging Face's files. As in these files, a
+        tied model has no `lm_head.weight`: use load_state_dict with strict=False, and then tie_weights.
 
     Examples
     --------
@@ -224,5 +242,77 @@ def causal_lm_to_torch(params: CausalLMParams, config: CausalLMConfig) -> dict[s
     >>> causal_lm_to_torch(params, config)["model.layers.0.self_attn.k_proj.weight"].shape
     (4, 8)
     """
-    names = build_causal_lm_names(HUGGING_FACE_NAMES, config, most_blocks=len(params.blocks))
-    return export_arrays(names, params)
+    names = _build_names_with_biases(config, most_blocks=len(params.blocks))
+    blocks = []
+    for block_names, block in zip(names.blocks, params.blocks, strict=True):
+        blocks.append(_keep_biases(block_names, [part is not None for part in block.attention]))
+    params = _reorder_columns(params, config, _interleaved_to_halves)
+    return export_arrays(names._replace(blocks=tuple(blocks)), params)
+
+
+# --- names that a model may lack --------------------------------------------------------------------
+
+
+def _build_names_with_biases(config: CausalLMConfig, most_blocks: int) -> CausalLMParams:
+    """Build the name tree of a model in which every projection of attention has a bias."""
+    return build_causal_lm_names(HUGGING_FACE_NAMES | HUGGING_FACE_BIASES, config, most_blocks)
+
+
+def _keep_biases(block: CausalBlockParams, is_present: list[bool]) -> CausalBlockParams:
+    """Replace the names of absent biases by None. `is_present` has one entry for each array of attention."""
+    names: list[Any] = []
+    for field, name, keep in zip(AttentionParams._fields, block.attention, is_present, strict=True):
+        is_absent_bias = field.startswith("b_") and not keep
+        names.append(None if is_absent_bias else name)
+    return block._replace(attention=AttentionParams(*names))
+
+
+def _drop_tied_head(
+    function: str, where: Any, arrays: Mapping[str, Array], config: CausalLMConfig
+) -> dict[str, Array]:
+    """Return the arrays without the head of a tied model. Raises ValueError if the head is not the embedding.
+
+    PyTorch's state_dict lists a tied matrix under both names.
+    """
+    arrays = dict(arrays)
+    embedding_name, head_name = HUGGING_FACE_NAMES["embedding.E"], HUGGING_FACE_NAMES["head"]
+    if config.tied and head_name in arrays and embedding_name in arrays:
+        head, embedding = arrays.pop(head_name), arrays[embedding_name]
+        is_same = head.shape == embedding.shape and bool((head == embedding).all())
+        if not is_same:
+            problem = f"{head_name} differs from {embedding_name}; expected the same array with tied=True"
+            raise ValueError(f"{function}: {where} has a head of its own: {problem}")
+    return arrays
+
+
+# --- the layouts of RoPE ----------------------------------------------------------------------------
+
+
+def _reorder_columns(
+    params: CausalLMParams, config: CausalLMConfig, reorder: Callable[[Array, int], Array]
+) -> CausalLMParams:
+    """Apply `reorder` to W_Q, W_K and their biases in an interleaved model. Leave other models unchanged."""
+    if config.rope_layout == "halves":
+        return params
+    d_k = config.d_model // config.n_heads
+    blocks = []
+    for block in params.blocks:
+        attention = block.attention
+        reordered: dict[str, Any] = {}
+        for field in ("W_Q", "W_K", "b_Q", "b_K"):
+            array = getattr(attention, field)
+            reordered[field] = None if array is None else reorder(array, d_k)
+        blocks.append(block._replace(attention=attention._replace(**reordered)))
+    return params._replace(blocks=tuple(blocks))
+
+
+def _interleaved_to_halves(array: Array, d_k: int) -> Array:
+    """Move the columns 2i and 2i + 1 of each head to the columns i and i + d_k/2."""
+    pairs = array.reshape(*array.shape[:-1], -1, d_k // 2, 2)  # (..., heads, d_k/2, 2)
+    return pairs.swapaxes(-1, -2).reshape(array.shape)
+
+
+def _halves_to_interleaved(array: Array, d_k: int) -> Array:
+    """Move the columns i and i + d_k/2 of each head to the columns 2i and 2i + 1."""
+    halves = array.reshape(*array.shape[:-1], -1, 2, d_k // 2)  # (..., heads, 2, d_k/2)
+    return halves.swapaxes(-1, -2).reshape(array.shape)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import ModuleType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
+from npformer.arrays import add_article
 from npformer.validation import checks
 from npformer.validation.call import (
     ANYTHING,
@@ -17,14 +18,19 @@ from npformer.validation.call import (
     optional,
     record_sizes,
     shape_of,
+    walk,
 )
 from npformer.validation.checks import DimensionNames
+
+CO_VARARGS, CO_VARKEYWORDS = 4, 8  # the flags of functions with *args and **kwargs, as in the module inspect
 
 
 class Signature(NamedTuple):
     """The rules of a function's arguments."""
 
     positional: tuple[str, ...]  # the names of the arguments that may be given by position
+    more_positional: str  # the name of *args, or ""
+    more_keywords: str  # the name of **kwargs, or ""
     rules: list[tuple[str, Rule]]  # the name and the rule of each argument, in the order of the checks
     has_cache_key: bool  # whether `cache_key` describes everything that the checks depend on
     reads_values: bool  # whether a check depends on the values in an array
@@ -45,14 +51,32 @@ def read_signature(body: Callable[..., Any]) -> Signature:
         for name, rule in rules.items():
             if rule.dimension_names is not None:
                 rules[name] = gradient_rule(rule)
+    positional, more_positional, more_keywords = argument_names(body)
+    if more_positional in rules:
+        rules[more_positional] = tuple_rule(rules[more_positional])
+    if more_keywords in rules:
+        rules[more_keywords] = dict_rule(rules[more_keywords])
     in_order = sorted(rules.items(), key=lambda item: item[1].phase)
-    code = body.__code__
     return Signature(
-        code.co_varnames[: code.co_argcount],
+        positional,
+        more_positional,
+        more_keywords,
         in_order,
         has_cache_key=ANYTHING not in rules.values(),
         reads_values=any(rule.must_run_every_call for rule in rules.values()),
     )
+
+
+def argument_names(body: Callable[..., Any]) -> tuple[tuple[str, ...], str, str]:
+    """Return the names of the arguments that may be given by position, and the names of *args and **kwargs.
+
+    A function without *args or **kwargs has the name "" instead.
+    """
+    code = body.__code__
+    names = list(code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])
+    more_positional = names.pop(0) if code.co_flags & CO_VARARGS else ""
+    more_keywords = names.pop(0) if code.co_flags & CO_VARKEYWORDS else ""
+    return code.co_varnames[: code.co_argcount], more_positional, more_keywords
 
 
 def to_rule(annotation: Any) -> Rule:
@@ -66,8 +90,7 @@ def to_rule(annotation: Any) -> Rule:
         further_rules = [part for part in parts[1:] if isinstance(part, Rule)]
         return all_of(str(annotation), [to_rule(parts[0]), *further_rules])
     if origin in (Union, UnionType):
-        is_optional = parts[1:] == (type(None),)
-        return optional(to_rule(parts[0])) if is_optional else ANYTHING
+        return union_rule(list(parts))
     if origin is Literal:
         return Rule(str(annotation), check_with(checks.check_choice, parts))
     if origin is tuple and parts[1:] == (...,):
@@ -84,6 +107,85 @@ RULES_OF_TYPES = {
         "xp", check_with(checks.check_that, checks.is_library, "an array library, numpy or cupy")
     ),
 }
+
+
+# --- unions ---------------------------------------------------------------------------------------
+
+NUMBERS_IN_UNIONS = {  # outside of a union, the annotations int and float are not checked
+    int: Rule("int", check_with(checks.check_integer)),
+    float: Rule("float", check_with(checks.check_number)),
+}
+
+
+def union_rule(annotations: list[Any]) -> Rule:
+    """Return the rule of a union, such as `Float[Array, "n"] | int | None`.
+
+    A value must satisfy the rule of one annotation. If none of the annotations has a rule, the union accepts
+    anything, like each of its annotations alone.
+    """
+    alternatives = [part for part in annotations if part not in (None, type(None))]
+    is_optional = len(alternatives) < len(annotations)
+    rules = [to_rule(part) for part in alternatives]
+    if len(rules) == 1:
+        rule = rules[0]
+    elif all(rule is ANYTHING for rule in rules):
+        return ANYTHING
+    else:
+        rule = any_of([alternative_rule(part) for part in alternatives])
+    return optional(rule) if is_optional else rule
+
+
+def alternative_rule(annotation: Any) -> Rule:
+    """Return the rule of one annotation in a union. A class accepts its instances."""
+    rule = NUMBERS_IN_UNIONS.get(annotation) or to_rule(annotation)
+    kind = get_origin(annotation) or annotation
+    if rule is not ANYTHING or not isinstance(kind, type):
+        return rule
+
+    def is_instance(value: Any) -> bool:
+        return isinstance(value, kind)
+
+    expected = add_article(kind.__name__)
+    return Rule(kind.__name__, check_with(checks.check_that, is_instance, expected))
+
+
+def any_of(rules: list[Rule]) -> Rule:
+    """Combine the rules of a union. The first rule that accepts a value records the sizes of the value."""
+
+    def check(value: Any, name: str, call: Call) -> None:
+        errors: list[Exception] = []
+        for rule in rules:
+            trial = replace(call, sizes=dict(call.sizes))
+            try:
+                for place in walk(name, rule, value):
+                    place.rule.check(place.value, place.path, trial)
+            except (TypeError, ValueError) as error:
+                errors.append(error)
+                continue
+            vars(call).update(vars(trial))
+            return
+        raise error_of_union(call.function, name, value, errors)
+
+    description = " | ".join(map(str, rules))
+    return Rule(
+        description,
+        check,
+        max(rule.phase for rule in rules),
+        reads_values=any(rule.must_run_every_call for rule in rules),
+    )
+
+
+def error_of_union(function: str, name: str, value: Any, errors: list[Exception]) -> Exception:
+    """Return the error about a value that no annotation of a union accepts.
+
+    If the value has the type of one of the annotations, the error is that of the first such annotation.
+    """
+    expected = []
+    for error in errors:
+        if not hasattr(error, "wrong_kind"):
+            return error
+        expected.append(error.wrong_kind.expected)
+    return checks.wrong_kind(function, name, value, " or ".join(expected))
 
 
 # --- tuples and NamedTuples -----------------------------------------------------------------------
@@ -105,8 +207,20 @@ def tuple_rule(rule: Rule) -> Rule:
     return replace(
         type_rule(tuple),
         description=f"tuple[{rule}, ...]",
+        phase=rule.phase,
         parts=parts,
         has_parts_that_read_values=rule.must_run_every_call,
+    )
+
+
+def dict_rule(rule: Rule) -> Rule:
+    """Return the rule of **kwargs, in which every value has the same rule."""
+
+    def parts(path: str, value: Any) -> list[Place]:
+        return [Place(keyword, rule, part) for keyword, part in value.items()]
+
+    return replace(
+        type_rule(dict), phase=rule.phase, parts=parts, has_parts_that_read_values=rule.must_run_every_call
     )
 
 

@@ -8,6 +8,8 @@ module `annotation_reader` turns annotations into rules.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+
 from npformer.validation import checks
 from npformer.validation.call import (
     Call,
@@ -23,7 +25,7 @@ from npformer.validation.call import (
 from npformer.validation.checks import DimensionNames
 
 __all__ = [
-    "Bias", "Count", "DType", "Finite", "Float", "Ids",
+    "Bias", "Constant", "Count", "Counted", "DType", "Finite", "Float", "Ids",
     "Integer", "Length", "Mask", "NonNegative", "Numbers", "Positive", "Rate", "Rng", "Shape", "Size",
     "integer", "number",
 ]  # fmt: skip
@@ -69,8 +71,8 @@ class ArrayAnnotation:
         self.reads_values = reads_values
 
     def __getitem__(self, item: tuple[Any, ...]) -> Rule:
+        names = read_dimensions(self.name, item)
         _, dimensions, *further_rules = item
-        names: DimensionNames = tuple(dimensions.split())
         description = f"{self.name}[Array, {', '.join([repr(dimensions), *map(str, further_rules)])}]"
         entries = Rule(
             description,
@@ -84,6 +86,28 @@ class ArrayAnnotation:
         return all_of(description, [entries, shape, *further_rules])
 
 
+def read_dimensions(annotation: str, item: Any) -> DimensionNames:
+    """Return the dimension names of an annotation such as Float[Array, "... T d_model"].
+
+    Raises TypeError if the item is not an array type and a string. Raises ValueError for a dimension that is
+    neither a name nor a number, such as 2*d: a check could not read it.
+    """
+    is_readable = isinstance(item, tuple) and len(item) > 1 and isinstance(item[1], str)
+    if not is_readable:
+        example = f'{annotation}[numpy.ndarray, "... T d"]'
+        raise TypeError(
+            f"{annotation}[{item!r}] is no annotation; expected an array type and text: {example}"
+        )
+    names = tuple(item[1].split())
+    for i, name in enumerate(names):
+        is_name = name.isidentifier() and not name.startswith("_")
+        is_leading = i == 0 and name == "..."
+        if not (is_name or is_leading or name.isdecimal()):
+            expected = "expected a name, a whole number, or ... as the first dimension"
+            raise ValueError(f"{annotation}[Array, {item[1]!r}] has the dimension {name!r}; {expected}")
+    return names
+
+
 def check_float(x: Any, name: str, call: Call) -> None:
     """Check that x is a float32 or float64 array of the same dtype as all other float arrays."""
     checks.check_float(call.function, name, x, call.dtype)
@@ -93,6 +117,9 @@ def check_float(x: Any, name: str, call: Call) -> None:
 def check_numbers(x: Any, name: str, call: Call) -> None:
     """Check that x is an array of finite integers or floats."""
     checks.check_entries(call.function, name, x, "iuf", "an array of numbers")
+    if x.dtype == np.float16:
+        expected = "integers, float32 or float64 (float16 has no odd integers above 2048)"
+        raise checks.wrong_dtype(call.function, name, x, expected)
     checks.check_finite(call.function, name, x)
 
 
@@ -170,6 +197,8 @@ DType = Annotated[
 
 if TYPE_CHECKING:
     from typing import Annotated as Bias
+    from typing import Annotated as Constant
+    from typing import Annotated as Counted
     from typing import Annotated as Float
     from typing import Annotated as Ids
     from typing import Annotated as Mask
@@ -183,7 +212,14 @@ else:
     )
     check_ids = check_with(checks.check_entries, "iu", "an array of integers")
     Float = ArrayAnnotation("Float", check_float, recorded_shape, records_sizes=True)
+    check_counted = check_with(
+        checks.check_entries, "b", "a boolean array, True = counts", "bool, True = counts"
+    )
     Bias = ArrayAnnotation("Bias", check_float, broadcast_shape, Phase.MASKS)
+    # A `Constant` gets no gradient, such as the log-probabilities of a reference model. `Counted` says which
+    # tokens count.
+    Constant = ArrayAnnotation("Constant", check_float, broadcast_shape, Phase.MASKS)
+    Counted = ArrayAnnotation("Counted", check_counted, broadcast_shape, Phase.MASKS)
     Ids = ArrayAnnotation("Ids", check_ids, recorded_shape, Phase.IDS, records_sizes=True)
     Mask = ArrayAnnotation("Mask", check_booleans, broadcast_shape, Phase.MASKS)
     Numbers = ArrayAnnotation("Numbers", check_numbers, fixed_shape, Phase.IDS, reads_values=True)

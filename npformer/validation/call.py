@@ -108,8 +108,15 @@ class Rule:
     def __repr__(self) -> str:
         return self.description
 
-    def __or__(self, none: None) -> "Rule":
-        return optional(self)
+    def __or__(self, other: Any) -> "Rule":
+        from npformer.validation.annotation_reader import union_rule
+
+        return union_rule([self, other])
+
+    def __ror__(self, other: Any) -> "Rule":
+        from npformer.validation.annotation_reader import union_rule
+
+        return union_rule([other, self])
 
     @property
     def must_run_every_call(self) -> bool:

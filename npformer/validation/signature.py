@@ -8,6 +8,10 @@ A dimension name has the same length in all arguments of a call. A number instea
 sequence can be empty, a row cannot. Parameters are checked field by field. A config determines the lengths of
 the dimensions that its fields name. A cache determines the shape of the gradient.
 
+An argument may have one of several types, as in `Float[Array, "n"] | int | None`. The annotation of *args
+holds for each of these arguments. Dimensions such as 2*d are rejected when the function is defined. The
+annotation of the result is not checked.
+
 Each annotation has a `Rule`, which raises an error with a message from `checks`. A `Call` records the sizes
 of the arguments. Both classes are in the module `call`. The functions inside the package call each other
 without checks, so only the call of the user is checked. A call with the cache key of an earlier accepted call
@@ -16,9 +20,8 @@ skips all checks except those that read the values in arrays.
 
 import functools
 import os
-import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -64,45 +67,63 @@ def checked(body: F) -> F:
     """
     body_without_warnings = np.errstate(all="ignore")(body)
     signature_of_body = functools.cache(functools.partial(read_signature, body))  # runs at the first call
-    accepted: dict[tuple[Any, ...] | None, dict[str, int]] = {}  # the sizes of accepted calls by cache key
+    accepted: dict[tuple[Any, ...] | None, Accepted] = {}  # by cache key
 
     @functools.wraps(body)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         signature = signature_of_body()
         key = cache_key(args, kwargs) if signature.has_cache_key else None
-        sizes = accepted.get(key)
         if key is None:
-            args = tuple(to_python_integers(value) for value in args)
+            args = tuple(map(to_python_integers, args))
             kwargs = {name: to_python_integers(value) for name, value in kwargs.items()}
-        if sizes is None or signature.reads_values or "cupy" in sys.modules:
-            arguments = dict(zip(signature.positional, args, strict=False)) | kwargs
+        earlier = accepted.get(key)
+        if earlier is None or signature.reads_values:
+            arguments = name_arguments(signature, args, kwargs)
             try:
-                sizes = check_call(body.__name__, signature, arguments, sizes)
+                if not passes_value_checks(body.__name__, earlier, arguments):
+                    remember(key, check_call(body.__name__, signature, arguments), signature, accepted)
             except (TypeError, ValueError) as error:
                 if os.environ.get("NPFORMER_FULL_TRACEBACK") == "1":
                     raise
                 raise error.with_traceback(None) from None
-            remember(key, sizes, accepted)
         return scalars_to_arrays(body_without_warnings(*args, **kwargs))
 
-    wrapper.__module__ = "npformer"  # pickle looks for the function there
     return wrapper  # type: ignore[return-value]
 
 
+def name_arguments(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name. The arguments in *args and **kwargs also have these names."""
+    arguments = dict(zip(signature.positional, args, strict=False)) | kwargs
+    if signature.more_positional:
+        arguments[signature.more_positional] = args[len(signature.positional) :]
+    if signature.more_keywords:
+        known = {*signature.positional, *(name for name, _ in signature.rules)}
+        more = {name: value for name, value in kwargs.items() if name not in known}
+        arguments[signature.more_keywords] = more
+    return arguments
+
+
 def to_python_integers(value: Any) -> Any:
-    """Return the value with NumPy integers replaced by Python integers, also in a config.
+    """Return the value with NumPy integers and booleans replaced by those of Python, also in a config.
 
     Otherwise an expression such as np.int8(100) + 100 would overflow.
     """
-    if isinstance(value, np.integer):
-        return int(value)
-    if isinstance(value, tuple) and any(isinstance(part, np.integer) for part in value):
+    if isinstance(value, np.integer | np.bool):
+        return value.item()
+    if isinstance(value, tuple) and any(isinstance(part, np.integer | np.bool) for part in value):
         return tuple.__new__(type(value), [to_python_integers(part) for part in value])
     return value
 
 
-def remember(key: Any, sizes: dict[str, int], accepted: dict[Any, dict[str, int]]) -> None:
-    """Record the sizes of an accepted call under its cache key. A call without a key is not recorded.
+class Accepted(NamedTuple):
+    """An accepted call."""
+
+    sizes: dict[str, int]  # the lengths of the dimensions, by dimension name
+    places: list[Place]  # what the checks of values in arrays check: their paths and rules
+
+
+def remember(key: Any, call: Call, signature: Signature, accepted: dict[Any, Accepted]) -> None:
+    """Record an accepted call under its cache key. A call without a key is not recorded.
 
     At most MAX_KEYS keys are kept.
     """
@@ -110,23 +131,45 @@ def remember(key: Any, sizes: dict[str, int], accepted: dict[Any, dict[str, int]
         return
     if len(accepted) >= MAX_KEYS:
         accepted.clear()
-    accepted[key] = sizes
+    rules = [(name, rule) for name, rule in signature.rules if rule.must_run_every_call]
+    places = [place for place in checked_places(rules, call.arguments) if place.rule.reads_values]
+    accepted[key] = Accepted(call.sizes, [place._replace(value=None) for place in places])
 
 
 # --- checking one call ----------------------------------------------------------------------------
 
 
-def check_call(
-    function: str, signature: Signature, arguments: dict[str, Any], known_sizes: dict[str, int] | None
-) -> dict[str, int]:
-    """Check the arguments of a call, and return the sizes of their dimensions.
+def passes_value_checks(function: str, earlier: Accepted | None, arguments: dict[str, Any]) -> bool:
+    """Run the checks that read the values in arrays, for a call with the cache key of an earlier call.
 
-    `known_sizes` are the sizes of an accepted call with the same cache key. If `known_sizes` is given, only
-    the checks that read the values in arrays are run.
+    Without an earlier call, the result is False. If a check fails, `check_call` finds the clearest message.
     """
-    call = Call(function, arguments, dict(known_sizes or {}))
+    if earlier is None:
+        return False
+    call = Call(function, arguments, dict(earlier.sizes))
+    try:
+        with np.errstate(all="ignore"):
+            for path, rule, _ in earlier.places:
+                rule.check(value_at(path, arguments), path, call)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def value_at(path: str, arguments: dict[str, Any]) -> Any:
+    """Return an argument, or the part of an argument at a path such as params.blocks.0.W_1."""
+    name, *parts = path.split(".")
+    value = arguments[name]
+    for part in parts:
+        value = value[int(part)] if part.isdigit() else getattr(value, part)
+    return value
+
+
+def check_call(function: str, signature: Signature, arguments: dict[str, Any]) -> Call:
+    """Check the arguments of a call, and return the call with the sizes of their dimensions."""
+    call = Call(function, arguments)
     with np.errstate(all="ignore"):
-        if not passes_checks(call, signature, only_of_values=known_sizes is not None):
+        if not passes_checks(call, signature):
             # A check has failed. Repeat all checks in the order that gives the clearest message. One check
             # raises the error.
             places = array_at_fault_last(function, checked_places(signature.rules, arguments), arguments)
@@ -140,21 +183,14 @@ def check_call(
                     mention_none(error, place, function)
                     raise
         checks.check_one_library(function, arguments)
-    return call.sizes
+    return call
 
 
-def passes_checks(call: Call, signature: Signature, only_of_values: bool) -> bool:
-    """Run the checks of a call, record the sizes in `call`, and return whether all checks pass.
-
-    With `only_of_values`, only the checks that read the values in arrays are run.
-    """
-    rules = signature.rules
-    if only_of_values:
-        rules = [(name, rule) for name, rule in rules if rule.must_run_every_call]
+def passes_checks(call: Call, signature: Signature) -> bool:
+    """Run the checks of a call, record the sizes in `call`, and return whether all checks pass."""
     try:
-        for path, rule, value in checked_places(rules, call.arguments):
-            if rule.reads_values or not only_of_values:
-                rule.check(value, path, call)
+        for path, rule, value in checked_places(signature.rules, call.arguments):
+            rule.check(value, path, call)
     except (TypeError, ValueError):
         return False
     return True

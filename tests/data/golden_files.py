@@ -26,7 +26,8 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-FILES = [HERE / f"golden_{name}.npz" for name in ("functional", "attention", "encoder", "model", "modern")]
+NAMES = ("functional", "attention", "encoder", "model", "modern", "post_training")
+FILES = [HERE / f"golden_{name}.npz" for name in NAMES]
 
 
 def read(file):

@@ -216,6 +216,50 @@ def cross_entropy(t, s, logits=None):
     return F.cross_entropy(logits.flatten(0, -2), t["targets"].flatten(), **options)
 
 
+def lora(t, s):
+    """Compute the merged weight as PEFT does: it stores A as (r, d_in) and B and W as (d_out, …)."""
+    lora_A, lora_B = t["A"].mT, t["B"].mT
+    return (t["W"].mT + lora_B @ lora_A * (s["alpha"] / lora_A.shape[0])).mT
+
+
+def token_log_probs(t, s):
+    return -F.cross_entropy(t["logits"].mT, t["targets"], ignore_index=s["ignore_index"], reduction="none")
+
+
+def dpo(t, s):
+    policy = t["log_p_w"] - t["log_p_l"]
+    reference = t["log_p_ref_w"] - t["log_p_ref_l"]
+    return -F.logsigmoid(s["beta"] * (policy - reference)).mean()
+
+
+def clipped_policy(t, s):
+    ratio = torch.exp(t["log_p"] - t["log_p_old"])
+    clipped = torch.clamp(ratio, 1 - s["epsilon"], 1 + s["epsilon"])
+    return torch.min(ratio * t["advantages"], clipped * t["advantages"])
+
+
+def kl_penalty(t, s):
+    log_ratio = t["log_p_ref"] - t["log_p"]
+    return torch.exp(log_ratio) - log_ratio - 1
+
+
+def mean_over_answers(per_token, t):
+    """Average over the counted tokens of each answer, then over the answers."""
+    counted = torch.broadcast_to(t.get("is_counted", torch.tensor(True)), per_token.shape)
+    return ((per_token * counted).sum(-1) / counted.sum(-1)).mean()
+
+
+def policy_gradient(t, s):
+    return -mean_over_answers(t["log_p"] * t["advantages"], t)
+
+
+def grpo(t, s):
+    per_token = clipped_policy(t, s)
+    if "log_p_ref" in t:
+        per_token = per_token - s["beta"] * kl_penalty(t, s)
+    return -mean_over_answers(per_token, t)
+
+
 OPERATIONS = {
     "layer_norm": lambda t, s: F.layer_norm(t["x"], t["gamma"].shape, t["gamma"], t["beta"], s["eps"]),
     "linear": lambda t, s: t["x"] @ t["W"] + t.get("b", 0.0),
@@ -238,6 +282,13 @@ FUNCTIONS = (
     transformer,
     causal_lm,
     cross_entropy,
+    lora,
+    token_log_probs,
+    dpo,
+    policy_gradient,
+    clipped_policy,
+    kl_penalty,
+    grpo,
 )
 OPERATIONS |= {function.__name__: function for function in FUNCTIONS}
 OPERATIONS |= dict.fromkeys(("encoder_block", "encoder", "decoder_block", "decoder"), stack)
@@ -351,10 +402,14 @@ def learning_rate(s, step):
     return s["d_model"] ** -0.5 * min(step**-0.5, step * s["warmup_steps"] ** -1.5)
 
 
+# The inputs that get no gradient.
+WITHOUT_GRADIENT = {"bias", "d_y", "advantages", "log_p_old", "log_p_ref", "log_p_ref_w", "log_p_ref_l"}
+
+
 def solve(case):
     """Return the case with PyTorch's answers."""
     t = {name: torch.tensor(a, dtype=torch.float64) for name, a in case["inputs"].items()}
-    differentiable = {name: x.requires_grad_() for name, x in t.items() if name not in ("bias", "d_y")}
+    differentiable = {name: x.requires_grad_() for name, x in t.items() if name not in WITHOUT_GRADIENT}
     t |= {name: torch.tensor(constant) for name, constant in case["constants"].items()}
     if case["operation"] == "adam":
         answers = adam(t, case["settings"])

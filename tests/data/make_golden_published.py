@@ -1,14 +1,17 @@
 """Write the answers of PyTorch 2.13 and transformers for published models and for two small models.
 
-    python tests/data/make_golden_published.py layer llama minilm FOLDER chat FILE.gguf stories FILE.bin
+    python tests/data/make_golden_published.py layer llama exports
+    python tests/data/make_golden_published.py minilm FOLDER chat FILE.gguf stories FILE.bin
 
-You can name one or several of the five models. The script needs a Python with torch and transformers; `chat`
+You can name one or several of the six models. The script needs a Python with torch and transformers; `chat`
 also needs gguf and accelerate. npformer never needs these packages, and the script does not import npformer.
 Each NAME becomes golden_NAME.npz, in float64 except for `chat`.
 
 layer: one nn.TransformerEncoderLayer for each norm order. The file has its state_dict, x, y, a random d_y,
 d_x, and the gradient of each parameter under its name in the state_dict.
 llama: a tiny LlamaForCausalLM. The file has named weights, ids, the output of the first block, and logits.
+exports: tiny LlamaForCausalLMs, tied or not, with and without grouped heads. Those with grouped heads also
+have biases in attention. For each model, the file has named weights in float32, and logits in float64.
 minilm: FOLDER contains all-MiniLM-L6-v2: config.json, model.safetensors, vocab.txt. The file has the `texts`
 (JSON), the token `ids` of all texts in one array with their `counts`, the `means` of BertModel's last layer
 over the tokens of each text, and `outputs`, the last layer for the text with index FIRST. transformers
@@ -70,6 +73,30 @@ def llama():
     layers = {f"after block {i}": x.numpy() for i, x in enumerate(outputs.hidden_states[1:-1], 1)}
     weights = {name: array.numpy() for name, array in model.state_dict().items()}
     return {"ids": ids.numpy(), "logits": outputs.logits.numpy(), **layers, **weights}
+
+
+def exports():
+    """Return the weights and the logits of Llama models, for each combination of a head and grouped heads."""
+    torch.manual_seed(1)
+    ids = torch.randint(0, 20, (2, 7))
+    found = {"ids": ids.numpy()}
+    for tied in (False, True):
+        for n_kv_heads in (4, 2):
+            # With d_k = 6, the order of columns differs in both directions. With d_k = 4, it would not.
+            config = LlamaConfig(
+                vocab_size=20, hidden_size=24, intermediate_size=10, num_hidden_layers=1,
+                num_attention_heads=4, num_key_value_heads=n_kv_heads, rope_theta=500.0, rms_norm_eps=1e-6,
+                tie_word_embeddings=tied, attention_bias=n_kv_heads == 2, initializer_range=0.5,
+            )  # fmt: skip
+            model = LlamaForCausalLM(config).eval()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter += 0.3 * torch.randn_like(parameter)  # a 0 or 1 could hide a mistake
+                weights = {f"state.{name}": x.numpy().copy() for name, x in model.state_dict().items()}
+                arrays = weights | {"logits": model.double()(ids).logits.numpy()}
+            case = f"{'tied' if tied else 'untied'} {n_kv_heads}"
+            found |= {f"{case}.{name}": array for name, array in arrays.items()}
+    return found
 
 
 # --- all-MiniLM-L6-v2 --------------------------------------------------------------------------------
@@ -189,10 +216,10 @@ def stories(file):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    functions: tuple[Callable[..., dict], ...] = (layer, llama, minilm, chat, stories)
+    functions: tuple[Callable[..., dict], ...] = (layer, llama, exports, minilm, chat, stories)
     makers = {function.__name__: function for function in functions}
     words = sys.argv[1:]
     while words:
         make = makers[words.pop(0)]
-        golden = make() if make in (layer, llama) else make(words.pop(0))
+        golden = make() if make in (layer, llama, exports) else make(words.pop(0))
         np.savez_compressed(HERE / f"golden_{make.__name__}.npz", **golden)

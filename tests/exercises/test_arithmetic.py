@@ -325,10 +325,10 @@ def test_read_number_rejects_ambiguous_text_and_nonsense(text):
 
 @pytest.mark.parametrize("text", HUGE.values(), ids=HUGE)
 def test_read_number_rejects_huge_text_quickly(text):
-    start = time.perf_counter()
+    start = time.process_time()
     assert read_number(text) is None
     assert read_numbers(text, ()) is None
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 30, "CPU seconds; usually less than 0.1"
 
 
 WHOLE = {

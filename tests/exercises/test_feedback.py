@@ -42,9 +42,9 @@ def test_template_for_several_things_counts_things(kind):
 @pytest.mark.parametrize(
     ("kind", "parameters", "expected"),
     [
-        ("numbers_differ", {"places": (2,)}, "Number 2 differs (counted from 1)."),
-        ("numbers_differ", {"places": (2, 4, 6)}, "Numbers 2, 4 and 6 differ (counted from 1)."),
-        ("columns_agree", {"indices": (0, 2)}, "Columns 0 and 2 agree."),
+        ("numbers_differ", {"places": (2,)}, "Number 2 is wrong (counted from 1)."),
+        ("numbers_differ", {"places": (2, 4, 6)}, "Numbers 2, 4 and 6 are wrong (counted from 1)."),
+        ("columns_agree", {"indices": (0, 2)}, "Columns 0 and 2 are correct (counted from 0)."),
     ],
 )
 def test_sentence_about_several_things_is_plural(kind, parameters, expected):
@@ -159,7 +159,9 @@ def test_text_of_says_more_at_each_level():
     verdict = Verdict("softmax.forward", "unrecognised", findings, (), ("y",), ())
     one, two, three = (feedback.write_feedback(verdict, level) for level in (1, 2, 3))
     assert (
-        "differs" in one.evidence and "square" not in one.evidence and (one.hint, one.question) == ("", None)
+        "not correct" in one.evidence
+        and "square" not in one.evidence
+        and (one.hint, one.question) == ("", None)
     )
     assert "square" in two.evidence and two.hint.startswith("Perhaps ") and two.question.endswith("?")
     assert three.evidence == two.evidence and three.question == two.question
@@ -214,8 +216,23 @@ def test_sentence_about_one_number_has_no_index():
 
 
 @pytest.mark.parametrize(
-    ("share", "text"), [(0.004, "less than 1 %"), (0.4, "up to 40 %"), (40, "more than 1000 %")]
+    ("share", "text"), [(0.004, "less than 1 %"), (0.4, "40 %"), (40, "more than 1000 %")]
 )
 def test_share_of_an_error_as_text(share, text):
     _, write = templates.PHRASES["share"]
     assert write({"share": share}) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(2000.4, "2000"), (-12345.0, "-12300"), (2.5e7, "2.5e+07"), (-0.0, "0")]
+)
+def test_number_text_has_three_digits(number, text):
+    assert templates.number_text(number) == text
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"), [(0, "one number, which has no axes."), (1, "1 axis."), (2, "2 axes.")]
+)
+def test_expected_number_of_axes_as_text(expected, text):
+    finding = Finding("wrong_number_of_axes", "y", {"found": (3, 1, 1), "expected": expected})
+    assert templates.sentence(finding, ("y",)).endswith(f"(3, 1, 1), but the task asks for {text}")

@@ -3,8 +3,10 @@
 import csv
 import html.parser
 import io
+import keyword
 import os
 import re
+import tokenize
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -194,12 +196,12 @@ layer_norm.backward = {{dx = 4, dgamma = 2, dbeta = 1}}
 ANNA, EVE = "back/Anna Smith (4711).md", "back/_Eve _b_ (4712).md"
 EXPECTED_TEXTS = (  # a file, and a text that occurs in it
     ("stdout", "16 files, 17 answers, 1 correct.\nTopics to teach again, with the number of students:\n     2  04, section 4."),
-    ("stdout", "        layer_norm.backward: Which line "),
+    ("stdout", "        layer_norm.backward: Which variable "),
     ("stdout", "\n     1  01, section 1.1, Two sentences, the same three words\n        order.bag: If "),
     ("stdout", "To decide: nobody12.py fits no student on the class list.\nMissing: E-my Noether (4713).\n"),
     ("stdout", "smithanna_LATE_4711_99_hw1.py: line 33: NameError: "),
     ("stdout", "\nessay.pdf: Not graded: it is not a .py file or a notebook.\n"),
-    ("o.csv", "=Eve <b>,layer_norm.backward,unrecognised,,dgamma dbeta,dgamma and dbeta agree. "),
+    ("o.csv", "=Eve <b>,layer_norm.backward,unrecognised,,dgamma dbeta,dgamma and dbeta are correct. "),
     ("o.csv", "\r\nessay.pdf,,,passed over,,,Not graded: "),
     ("g.csv", "4711,Anna Smith,anna@x.org,3,33,1,smithanna_LATE_4711_99_hw1.py,"),
     ("g.csv", "4712,'=Eve <b>,eve@x.org,3,33,0,eve_4712_98_hw1.ipynb,"),
@@ -209,7 +211,7 @@ EXPECTED_TEXTS = (  # a file, and a text that occurs in it
     (ANNA, "Correct outputs: dgamma (2 points), dbeta (1 point). Other outputs: dx (4 points).\n\nThe answer gives 3 points, minus 0.75 points because "),
     (ANNA, ": see the problems above.\n"),
     (EVE, "- norm.token: the file gives no value to the name norm\\_token.\n"),
-    (EVE, "## layer_norm.backward: Not yet (3 of 7 points)\n\ndgamma and dbeta agree. dx "),
+    (EVE, "## layer_norm.backward: Not yet (3 of 7 points)\n\ndgamma and dbeta are correct. dx "),
     (EVE, "\n\nCorrect outputs: dgamma (2 points), dbeta (1 point). Other outputs: dx (4 points).\n\n"),
     (EVE, "## order.bag: Not yet: the checker recognises this mistake (0 of 1 point)"),
     ("p.html", "<title>HW &lt;1&gt;</title>"),
@@ -393,6 +395,38 @@ def test_find_similar_ignores_names_and_comments():
     expected = {("ada", "ben"), (similarity.PACKAGE, "cem"), ("gus", "hal")}
     assert {frozenset(pair[1:]) for pair in pairs} == {*map(frozenset, expected)}
     assert all(share > 0.9 for share, _, _ in pairs)
+
+
+def read_standard_tokens(source):
+    """Return the tokens that Python's own module finds, with names and strings replaced."""
+    kinds = (tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING)
+    tokens = []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        is_name = token.type == tokenize.NAME and not keyword.iskeyword(token.string)
+        text = "text" if token.type == tokenize.STRING else token.string
+        if token.type in kinds:
+            tokens.append("name" if is_name else text)
+    return tokens
+
+
+SOURCES = [  # statements without f-strings, of which newer versions of Python make several tokens
+    "x = 1e-5 + .5j - 0x1F // 3_000 ** -y  # it's a comment\nlambda *a, **k: a[..., 1:] if a != k else -1.\n",
+    "a: int = b'\\'' + rb\"\\\"\"  'c'\nif (n := len(a)) >= 2: n <<= 1; n //= 3\n",
+    'def f(x) -> str:\n    """It\'s "one" text: \\""""\n    return x @ y \\\n        is not None\n',
+    "u = \"one \\\n line\"; v = '''two\n \"lines\" '''\n",
+]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_iter_tokens_finds_the_tokens_of_python(source):
+    assert list(similarity._iter_tokens(source)) == read_standard_tokens(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "count"), [("'" * 3 + "\\" + "'" * 3, 1), ('"a\nb', 2), ("'\\", 1), ("a \\", 1)]
+)
+def test_iter_tokens_ends_a_text_without_end(source, count):
+    assert len(list(similarity._iter_tokens(source))) == count
 
 
 def test_read_runs_of_a_too_large_file():

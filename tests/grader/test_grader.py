@@ -21,6 +21,7 @@ import pytest
 from npformer import cli
 from npformer.exercises.assignment_file import make_assignment
 from npformer.grader import grading_process, report_page, supervisor
+from npformer.grader.class_list import find_owners
 from npformer.grader.companions import Companions
 from npformer.grader.grading_process import Limits, SubmissionGrader
 from npformer.grader.points import format_answers_table
@@ -30,6 +31,7 @@ from npformer.grader.worker import sandbox
 
 EXERCISES_OPTION = f"--exercises={','.join(hostile.IDS)}"
 HAS_UNSHARE = shutil.which("unshare") and not subprocess.run(["unshare", "-Urmnipf", "true"]).returncode
+GENEROUS = "--seconds=600"  # for submissions that end by themselves
 PATIENCE = 600  # seconds; the limit for everything that ends by itself, also on a slow and busy machine
 NEEDS_PROC = pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks at /proc")
 
@@ -110,12 +112,17 @@ def find_missing_protections():
 
 
 def write_hostile_class(folder, out, port, few):
-    """Write the class without the files that this system cannot grade safely, and return the cases."""
-    cases = hostile.write_class(folder, out=out, port=port, correct_files=3 if few else 50, few=few)
+    """Write the class, and return the cases.
+
+    Files that do not end by themselves are left out, and files that this system cannot grade safely.
+    """
+    cases = hostile.write_class(folder, out=out, port=port, correct_files=1 if few else 50, few=few)
+    left_out = {"endless"}
     if find_missing_protections():  # without these protections, some files would harm the test itself
-        for name in [name for name, case in cases.items() if "alone" in case.flags]:
-            (folder / name).unlink()
-            del cases[name]
+        left_out.add("alone")
+    for name in [name for name, case in cases.items() if left_out & case.flags]:
+        (folder / name).unlink()
+        del cases[name]
     if find_spec("matplotlib") is None:
         cases.pop("plots.py", None)
     return cases
@@ -123,7 +130,7 @@ def write_hostile_class(folder, out, port, few):
 
 def check_rows(rows, cases):
     """Check the statuses of all rows, and that no cell is a formula or has control characters."""
-    assert len(rows) == 3 * len(cases) and len(cases) > 20
+    assert len(rows) == 3 * len(cases) and len(cases) > 15
     for name, case in cases.items():
         for exercise_id, allowed in zip(hostile.IDS, case.allowed, strict=True):
             row = rows[name.replace("\n", "\\n").lstrip("'"), exercise_id]
@@ -152,14 +159,39 @@ def test_grade_hostile_class_changes_no_other_result(few, tmp_path, temporary, m
         f"--grades={tmp_path}/grades.csv",
         f"--feedback={tmp_path}/back",
     ]
-    options = [f"--csv={out}", EXERCISES_OPTION, "--seconds=2", f"--workers={1 if few else 2}", *outputs]
+    options = [f"--csv={out}", EXERCISES_OPTION, GENEROUS, f"--workers={1 if few else 2}", *outputs]
     assert cli.main(["grade", ".", *options]) == 0
     listener.close()
     assert list_files(folder) == before and not os.listdir(temporary)
     names = ["back", "class", "grades.csv", "out.csv", "page.html", "temporary"]
-    assert sorted(os.listdir(tmp_path)) == names and len(os.listdir(tmp_path / "back")) > 20
+    assert sorted(os.listdir(tmp_path)) == names and len(os.listdir(tmp_path / "back")) > 15
     assert list_processes(temporary) == []
     check_rows(read_rows(out), cases)
+
+
+# --- submissions that do not end by themselves -----------------------------------------------------
+# The limit of CPU time is short. An honest function needs a hundredth of it, however busy the machine is.
+
+ENDLESS_CASES = {name: case for name, case in hostile.read_cases().items() if "endless" in case.flags}
+SLEEPING = {"half_a_frame.py", "sleep_at_load.py", "sleep_in_table.py", "sleep_that_catches_all.py"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name == "loop_in_table.py" else pytest.mark.slow)
+        for name in ENDLESS_CASES
+    ],
+)
+def test_grade_endless_function_costs_only_itself(name, tmp_path):
+    """A file that sleeps does not reach the limit of CPU time, but the limit of wall time."""
+    limits = Limits(seconds=60, wall=20) if name in SLEEPING else Limits(seconds=2, wall=PATIENCE)
+    with SubmissionGrader(str(tmp_path), limits) as grader:
+        rows = grader.grade(name, ENDLESS_CASES[name].text.encode(), hostile.IDS)
+    for row, allowed in zip(rows, ENDLESS_CASES[name].allowed, strict=True):
+        assert row.status in hostile.STATUSES[allowed], row
+    reason = f"The code was still running after {limits.seconds:g} seconds."
+    assert name == "fork_bomb.py" or any(row.evidence == reason for row in rows)
 
 
 # --- the sandbox -----------------------------------------------------------------------------------
@@ -205,7 +237,7 @@ for p in range(1, 99999):
 def small_grader(tmp_path_factory):
     """A submission grader with small limits."""
     home = tmp_path_factory.mktemp("small")
-    with SubmissionGrader(str(home), Limits(seconds=5, megabytes=800, wall=100)) as grader:
+    with SubmissionGrader(str(home), Limits(seconds=60, megabytes=800)) as grader:
         yield grader
 
 
@@ -243,9 +275,16 @@ def softmax_forward(s):
 """
 
 
-def test_grade_ends_a_function_that_sleeps(tmp_path):
-    """The wall limit of 3 seconds ends the function. A sleeping function never reaches the CPU limit."""
-    with SubmissionGrader(str(tmp_path), Limits(seconds=7, wall=3)) as grader:
+def test_grade_ends_a_function_that_sleeps(tmp_path, monkeypatch):
+    """The wall limit ends the function. A sleeping function never reaches the CPU limit."""
+    with SubmissionGrader(str(tmp_path), Limits(seconds=7, wall=PATIENCE)) as grader:
+        read_answers = grader.read_answers
+
+        def read_answers_and_shorten_limit(reply):
+            read_answers(reply)
+            grader.wall_left = 1.0  # The file has run, however long this took.
+
+        monkeypatch.setattr(grader, "read_answers", read_answers_and_shorten_limit)
         bag, softmax = grader.grade("a.py", SLEEPS.encode(), ["order.bag", "softmax.forward"])
     assert bag.status == "pass" and softmax.status == "error"
     assert softmax.evidence == "The code was still running after 7 seconds."
@@ -254,20 +293,21 @@ def test_grade_ends_a_function_that_sleeps(tmp_path):
 # --- a system without a sandbox --------------------------------------------------------------------
 
 NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "
-HARMLESS = """daemon setsid shell_stays ours_by_import ours_on_the_path ours_without_hook ours_by_process deep_folder
-memory exit_in_table files_of_its_own""".split()
+HARMLESS = """setsid exit_in_table ours_on_the_path daemon shell_stays ours_by_import ours_without_hook ours_by_process
+deep_folder memory files_of_its_own""".split()
 
 
 @pytest.mark.skipif(not HAS_UNSHARE, reason="needs unshare of util-linux")
-def test_grade_without_sandbox_reports_it_and_ends_processes(tmp_path, temporary):
+@pytest.mark.parametrize("count", [3, pytest.param(len(HARMLESS), marks=pytest.mark.slow)])
+def test_grade_without_sandbox_reports_it_and_ends_processes(count, tmp_path, temporary):
     """The files start only a few processes, because the system does not limit the processes of root."""
     folder, out = tmp_path / "class", tmp_path / "out.csv"
     folder.mkdir()
     cases = hostile.read_cases()
-    for name in HARMLESS:
+    for name in HARMLESS[:count]:
         text = cases[f"{name}.py"].text.replace("{root!r}", repr(hostile.ROOT))
         (folder / f"{name}.py").write_text(text)
-    options = [f"--csv={out}", EXERCISES_OPTION, "--seconds=2", "--wall=15", "--workers=1"]
+    options = [f"--csv={out}", EXERCISES_OPTION, GENEROUS, "--workers=1"]
     shell = ["unshare", "-Ur", "sh", "-c", NO_NAMESPACES + '"$@"', "sh"]
     command = [*shell, sys.executable, "-m", "npformer", "grade", str(folder), *options, "--unsafe"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
@@ -344,7 +384,9 @@ def test_grade_resumes_to_the_same_table(signal_number, workers, tmp_path, tempo
     write_twelve_files(folder)  # the students submit the last six files again
     assert cli.main([*arguments, "--resume"]) == 0
     rows = grade_class(find_submissions(folder), [*hostile.IDS], Limits())
-    expected.write_text(format_answers_table(rows, make_assignment(hostile.IDS)), newline="")
+    owners = find_owners(find_submissions(folder), {row.submission: row.student for row in rows}, None)
+    expected_table = format_answers_table(rows, make_assignment(hostile.IDS), owners.by_file)
+    expected.write_text(expected_table, newline="")
     assert out.read_bytes() == expected.read_bytes() and not journal.exists()
 
 
@@ -381,7 +423,7 @@ def press_ctrl_c(*arguments):
 
 def terminate(*arguments):
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(5)
+    time.sleep(PATIENCE)  # The handler of the signal interrupts the wait.
 
 
 INTERRUPTIONS = {  # an object, the name of its function to replace, the replacement, the exit code

@@ -30,7 +30,13 @@ def grade_replies(thread_grader):
     with ExitStack() as stack:
 
         def grade(
-            *replies, ids=("pe.table",), cpu_used=0.0, received_limits=None, wall_left=None, is_late=False
+            *replies,
+            ids=("pe.table",),
+            cpu_used=0.0,
+            received_limits=None,
+            wall_left=None,
+            is_late=False,
+            budget=grading_process.BUDGET,
         ):
             def launch_worker():
                 if wall_left is not None:
@@ -47,7 +53,9 @@ def grade_replies(thread_grader):
                 return thread_grader.worker.channel
 
             thread_grader.launch_worker = launch_worker
-            return [(row.status, row.evidence) for row in thread_grader.grade("a.py", b"", ids)]
+            return [
+                (row.status, row.evidence) for row in thread_grader.grade("a.py", b"", ids, budget=budget)
+            ]
 
         yield grade
 
@@ -190,16 +198,37 @@ def test_request_stops_waiting_at_the_limit(grade_replies, thread_grader):
     assert rows == [("error", "The code was still running after 1 second.")]
 
 
-def test_start_worker_halves_time_after_each_loss(thread_grader, grade_replies):
-    """With these limits, endless loops in four functions take less than twice the time of one loop."""
+def test_start_worker_halves_time_after_each_loop(thread_grader, grade_replies):
+    """Endless loops in four functions take less than twice the time of one loop."""
     ids = ("pe.table", "ffn.forward", "softmax.forward", "heads.split")
     limits = []  # (CPU seconds, wall seconds) of each worker
     thread_grader.limits = Limits(seconds=8)
-    rows = grade_replies(make_first_reply(*ids), ids=ids, received_limits=limits)
-    assert rows == [("error", ENDED)] * 4
+    rows = grade_replies(make_first_reply(*ids), ids=ids, received_limits=limits, cpu_used=8.0)
+    endings = [("error", f"The code was still running after {n}.") for n in ("8 seconds", "4 seconds")]
+    assert rows[:2] == endings and {status for status, _ in rows} == {"error"}
     assert limits == [(8, 24), (4, 12), (2, 6), (1, 3)]
     assert grade_replies(TABLE, received_limits=limits)
-    assert limits[4:] == [(8, 24)], "the next file has all of its time"
+    assert limits[4:] == [(8, 24)], "the file of the next student has all of its time"
+
+
+def test_start_worker_keeps_time_if_none_was_used(thread_grader, grade_replies):
+    limits = []
+    thread_grader.limits = Limits(seconds=8000)
+    ids = ("pe.table", "ffn.forward")
+    assert grade_replies(make_first_reply(*ids), ids=ids, received_limits=limits) == [("error", ENDED)] * 2
+    assert len(limits) == 2 and all(cpu > 7000 for cpu, _ in limits)
+
+
+def test_endless_files_of_a_student_cost_three_limits(thread_grader, grade_replies):
+    """The files of a student continue one series, so the fifth attempt still gets some time."""
+    thread_grader.limits = Limits(seconds=40)
+    budget, costs, rows = grading_process.BUDGET, [], []
+    while not rows or "used up" not in rows[-1][1]:
+        rows += grade_replies(TABLE, cpu_used=1000.0, budget=budget)
+        budget -= thread_grader.used
+        costs.append(thread_grader.used)
+    assert costs[:6] == [1.0, 0.5, 0.25, 0.125, 0.0625, 0.05]
+    assert 2.9 < sum(costs) <= 3.0 and costs[-1] == 0.0
 
 
 # --- the server ------------------------------------------------------------------------------------

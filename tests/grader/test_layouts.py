@@ -20,7 +20,7 @@ A1,4711,asmith,anna-s,anna@x.org,Anna Smith
 A2,4712,asmith2,s,smith@x.org,Anna Smith
 B3,4713,bode,ben,ben@x.org,"Ode, Ben"
 Z4,4714,znunez,znz,zoe@x.org,Zoë Núñez
-C5,4715,c,c-c,c@x.org,Cher
+C5,4715,c_j,c-c,c@x.org,Cher
 """
 LAYOUTS: dict[
     str, dict[str, str | None]
@@ -55,6 +55,8 @@ LAYOUTS: dict[
     "moodle, other number": {"Zoë Núñez_99_assignsubmission_file_/hw1.py": ZOE},
     "blackboard": {
         "HW 1_asmith_attempt_2026-03-03-22-15-00_hw1.py": ANNA,
+        "HW_1_asmith2_attempt_2026-03-03-22-15-00_hw1.py": OTHER_ANNA,
+        "HW 1_c_j_attempt_2026-03-03-22-15-00_hw1.py": CHER,
         "HW 1_bode_attempt_2026-03-03-22-15-00_x_4711_1_hw1.py": BEN,
     },
     "gradescope": {

@@ -17,7 +17,7 @@ adam.step = {w = 1, m = 1, v = 1}
 softmax.forward = 2
 order.bag = 1
 """
-AGREE = "dx, dgamma and dbeta agree."
+AGREE = "dx, dgamma and dbeta are correct."
 FORGED = {  # answers that imitate the sentences or the data of the checker
     "error": f"def layer_norm_backward(*args):\n    raise ValueError({AGREE!r})\n",
     "type": f"def layer_norm_backward(*args):\n    raise type({AGREE!r}, (Exception,), {{}})\n",

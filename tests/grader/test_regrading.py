@@ -1,5 +1,7 @@
 """Tests of `npformer grade --only STUDENT`, of `--part K/N`, of names under an ASCII locale, and of a full disk."""
 
+import csv
+import io
 import os
 import subprocess
 import sys
@@ -96,6 +98,31 @@ def test_only_changes_the_lines_of_one_student(graded_class, student, capsys):
     assert old_texts.keys() == new_texts.keys() and len(changed) == 1
     assert not Path("o.csv.journal").exists()
     assert " of 2 points. Not correct yet: order.bag, pe.even.\n" in capsys.readouterr().out
+
+
+def test_only_grades_no_other_student(graded_class, graded_data):
+    """It grades the two files of the student, and the file without an owner."""
+    assert graded_class("--only=1003", "--csv=o.csv") == 0
+    expected = [FILES[name].encode() for name in ("=1003/hw.py", "ben_1003_7_hw.py", "ben_1003_8_old.py")]
+    assert sorted(graded_data) == sorted([*expected, FILES["stranger.py"].encode()])
+
+
+def test_only_reads_no_text_for_people(graded_class):
+    """The column `student` may contain anything, because the columns id, name and email identify the owner."""
+    table = Path("o.csv").read_text(encoding="utf-8")
+    header, *lines = csv.reader(io.StringIO(table, newline=""))
+    column = header.index("student")
+    assert header[-3:] == ["id", "name", "email"]
+    for line in lines:
+        line[column] = "Zoë"
+    with Path("o.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *lines])
+    grades = Path("g.csv").read_bytes()
+    for student in ("17", "1002", "1003"):
+        assert graded_class(f"--only={student}") == 0
+        assert Path("g.csv").read_bytes() == grades
+    changed = {row["id"] for row in read_table(Path("o.csv")) if row["student"] != "Zoë"}
+    assert changed == {"17", "1002", "1003"}
 
 
 def test_only_without_a_change_changes_no_byte(graded_class):
@@ -217,7 +244,7 @@ def test_parts_of_two_machines_join_to_one_table(graded_class, parts, tmp_path, 
 
 def test_journals_of_different_settings_do_not_join(graded_class, capsys):
     assert graded_class("--part=1/2", "--csv=x.csv") == 0
-    assert graded_class("--part=2/2", "--csv=y.csv", "--seconds=3") == 0
+    assert graded_class("--part=2/2", "--csv=y.csv", "--seconds=30") == 0
     joined = Path("x.csv.journal").read_bytes() + Path("y.csv.journal").read_bytes()
     Path("o.csv.journal").write_bytes(joined)
     assert graded_class("--resume") == 2

@@ -64,11 +64,11 @@ def room(request, tmp_path_factory):
             yield f"http://localhost:{port}/{PAGES[request.param]}", lessons_folder
         finally:
             server.terminate()
-            server.wait(30)
+            server.wait(600)
 
 
 def wait_for(address, server):
-    until = time.monotonic() + 120
+    until = time.monotonic() + 600
     while server.poll() is None and time.monotonic() < until:
         try:
             return urllib.request.urlopen(address).close()
@@ -87,11 +87,11 @@ def opened(chromium, room):
         (folder / name).write_text(json.dumps(notebook), encoding="utf-8")
         page = chromium.new_page(viewport=SCREEN)
         pages.append(page)
-        page.goto(address.format(name), timeout=120_000)
+        page.goto(address.format(name))
         widget = "window.jupyterapp?.shell.currentWidget"
-        page.wait_for_function(f"{widget}?.context?.isReady && {NOTEBOOK}.widgets.length", timeout=120_000)
+        page.wait_for_function(f"{widget}?.context?.isReady && {NOTEBOOK}.widgets.length")
         idle = f"{widget}.sessionContext.session?.kernel?.status == 'idle'"
-        page.wait_for_function(idle, timeout=120_000)
+        page.wait_for_function(idle)
         return page
 
     yield open_notebook
@@ -124,7 +124,7 @@ def step_through(page, notebook):
         assert page.evaluate(f"{NOTEBOOK}.activeCellIndex") == number
         page.keyboard.press("Shift+Enter")
         model = f"{NOTEBOOK}.widgets[{number}].model"
-        page.wait_for_function(f"{model}.type != 'code' || {model}.executionCount", timeout=120_000)
+        page.wait_for_function(f"{model}.type != 'code' || {model}.executionCount")
         if prediction:
             node = page.locator(".jp-Notebook .jp-Cell").nth(number)
             node.get_by_text("Answer.").last.wait_for()

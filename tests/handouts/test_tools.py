@@ -35,7 +35,7 @@ def run_tool(folder, name, *arguments):
     scripts = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
     command = [str(scripts / name), *arguments]
-    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     assert result.returncode == 0, result.stderr[-2000:]
 
 

@@ -4,6 +4,7 @@ One test visits every step. A table lists actions with keys, buttons and fields,
 then shows. The numbers of the page are compared with `worked_example`, and with training by npformer.
 """
 
+import hashlib
 from importlib import resources
 
 import axe
@@ -162,8 +163,8 @@ ffn.z,8 | ArrowDown or click step ▼: one step on | at ~ ffn.hidden,0
 ffn.z,8 | ArrowUp or click ▲ step: one step back | at ~ ffn.b_2,0
 ffn.z,8 | PageDown or click ▶▶ one station on | at ~ norm_2.gamma,0
 ffn.z,8 | PageUp or click ◀◀ one station back | at ~ norm_1.gamma,0
-ffn.z,8 | End or click to the end | at ~ new_loss,0
-ffn.z,8 | Home or click to the start | at ~ E,0
+ffn.z,8 | End or ?; click to the end | at ~ new_loss,0
+ffn.z,8 | Home or ?; click to the start | at ~ E,0
 ffn.z,8 | Home; ArrowUp; PageUp; ArrowLeft | at ~ E,0
 x | click feed-forward: feed-forward network | at ~ ffn.W_1,0
 ffn.W_1 | on .chips button:has-text("hidden"); on .result td[data-cell] >> nth=15 | at ~ ffn.hidden,15
@@ -193,7 +194,27 @@ x | z; on .tile[data-name='d_h'] | at ~ d_h,0 ; hidden ~ .whole
 x | z; Space | .told ~ Each word has a row of numbers
 x | z | hidden ~ .stage
 x | z; z | hidden ~ .whole
-x | choose learning rate=1; click 100 C: 100 of training | .training .says ~ The steps are too large.
+x | Space or on .stage; Space | .told ~ Each word has a row
+x | click story ␣: the whole block, told in half a minute | .told ~ Each word has a row
+ffn.z,8 | h; type 0.21; Enter; type -0.255; Enter | .verdict ~ Right.
+ffn.z,8 | | .along .says ~ along W1 row 0, column 0
+d_ffn.z,8 | | .along .says ~ along W1 row 0, column 0
+norm_2.std,1 | | .along .says ~ along γ column 0
+loss | | .along .says ~ along target dog, column 0
+ffn.W_2 | | .along .says ~ along W2 row 0, column 0
+x | | .training .says ~ after one step (T) {next_loss}
+x | t | .training .says ~ step 1 of 1: L = {next_loss}, at the start
+ffn.z,8 | ? | .keys ~ one cell on ; .keys ~ full screen
+ffn.z,8 | ?; Escape or ?; ? or ?; click close | hidden ~ .keys
+ffn.z,8 | ?; click yours Y: paste the numbers of your own block; Escape | hidden ~ .yours
+ffn.z,8 | f | hidden ~ .controls ; hidden ~ .strip
+ffn.z,0 | f; PageDown | at ~ ffn.z,17
+ffn.z,0 | f; PageDown; PageDown | at ~ ffn.hidden,0
+ffn.hidden,0 | f; PageUp | at ~ ffn.z,17
+ffn.hidden,0 | f; PageUp; PageUp | at ~ ffn.z,0
+ffn.z,8 | f; b or f; . | hidden ~ .stage
+ffn.z,8 | f; b; b; Escape; ArrowRight | at ~ ffn.z,9
+x | choose learning rate=1; click 100 C: 100 training steps | .training .says ~ The steps are too large.
 E | y; type {pasted}; click compare | at ~ ffn.z,8
 E | y; type {pasted}; click compare | .yours p ~ ffn.z differs: 1 of 18 cells. Right: attention.Q.
 E | y; type Q = {listed}; click compare | .yours p ~ Right: attention.Q.
@@ -228,6 +249,7 @@ def action_cases():
         "seventeen": " -7e1" * 17,
         "score": as_shown(TRACE.named["attention.scores"].value[0, 1, 2]),
         "slope": as_shown(TRACE.named["d_attention.W_Q"].value.flat[5]),
+        "next_loss": f"{TRACE.named['new_loss'].value:.4f}",
         "d_h": as_shown(TRACE.named["h"].value.flat[3]),
     }
     cases = []
@@ -370,6 +392,50 @@ def test_changed_numbers_equal_those_of_python(opened):
                 same_numbers(page, worked_example(block, update=update, learning_rate=0.03))
 
 
+def embedding_of_word(word):
+    """Draw four numbers, not all zeros, from the bytes of SHA-256, as the numbers of a name are drawn."""
+    numbers = [-1, -0.5, 0, 0, 0, 0, 0.5, 1]
+    digest = hashlib.sha256(f"{word} 0".encode()).digest()
+    rows = [[numbers[byte % 8] for byte in digest[i : i + 4]] for i in range(0, 32, 4)]
+    return next(row for row in rows if any(row))
+
+
+def test_sentence_of_three_words_draws_their_embeddings(opened):
+    """The expected numbers are those of Python for an example with these words and these embeddings."""
+    page, example = opened(place="x"), dog_bites_man()
+    E = example.embedding.E.copy()
+    words = ("cats", "chase", "mice")
+    for word, token_id in zip(words, example.ids.ravel(), strict=True):
+        E[token_id] = embedding_of_word(word)
+    page.get_by_label("three words").fill(" Cats  chase mice")
+    press(page, "Enter")
+    page.locator("text=reset").wait_for()
+    example = example._replace(tokens=words, embedding=example.embedding._replace(E=E))
+    same_numbers(page, worked_example(example))
+    assert page.locator(".result th[scope=row]").all_inner_texts() == ["Cats", "chase", "mice"]
+    DO["click"](page, "reset")
+    same_numbers(page, TRACE)
+    assert page.locator(".result th[scope=row]").all_inner_texts() == ["dog", "bites", "man"]
+
+
+@pytest.mark.parametrize("sentence", ["one two", "one two three four", "the the cat", "The the cat"])
+def test_sentence_needs_three_different_words(sentence, opened):
+    page = opened(place="x")
+    page.get_by_label("three words").fill(sentence)
+    press(page, "Enter")
+    message = page.get_by_label("three words").evaluate("field => field.validationMessage")
+    assert message == "Type 3 different words."
+    same_numbers(page, TRACE)
+
+
+def test_letter_keys_work_on_a_cyrillic_keyboard(opened):
+    page = opened(place="ffn.z,8")
+    page.evaluate(
+        "document.dispatchEvent(new KeyboardEvent('keydown', { key: 'р', code: 'KeyH', bubbles: true }))"
+    )
+    assert page.locator("td.now").inner_text() == "?"
+
+
 def trained(steps, update, rate):
     """Train with npformer. Return the loss before each step and after the last step, and the parameters."""
     example, losses = dog_bites_man(), []
@@ -468,6 +534,7 @@ def test_page_respects_colour_and_motion_settings(opened):
     )
     assert int(now[0]) > int(enters[0]) > int(plain[0]) and enters[1] != "none" and plain[1] == "none"
     forced = opened(place="ffn.z,8", forced_colors="active")
+    press(forced, "?")
     marks = [".stage td.now", ".stage td.enters >> nth=0", "button.on", "[aria-pressed=true] >> nth=0"]
     assert [forced.locator(mark).evaluate(look)[1] for mark in marks] == ["solid", "dashed", "solid", "solid"]
 

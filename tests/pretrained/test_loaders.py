@@ -84,6 +84,19 @@ def test_load_llama_reads_several_weight_files(tmp_path):
     assert_same_tree(npf.load_llama(tmp_path)[0], params)
 
 
+@pytest.mark.parametrize("is_same", [True, False], ids=["same", "different"])
+def test_load_llama_different_tied_head_raises(tmp_path, is_same):
+    config = FORMS["llama"].config._replace(tied=True)
+    _, params = FORMS["llama"].write(config)
+    head = params.embedding.E if is_same else params.embedding.E + 1
+    files, _ = FORMS["llama"].write(config, tensors={"lm_head.weight": head})
+    message = find_error("llama", tmp_path, files)
+    if is_same:
+        assert message is None
+    else:
+        assert f"{tmp_path} has a head of its own: lm_head.weight differs from model.embed" in message
+
+
 def test_load_minilm_reads_older_names(tmp_path):
     """In older files, names begin with `bert.`, and norms have gamma and beta instead of weight and bias."""
     (params, *_), expected = write_and_load("minilm", tmp_path)
@@ -228,6 +241,8 @@ REJECTED = [
     ("gguf", {"general.architecture": "qwen3"}, "of the kind 'qwen3'; expected 'llama'"),
     ("gguf", {"llama.rope.scaling.type": "yarn"}, f"llama.rope.scaling.type = 'yarn'; {NO_SUCH}"),
     ("gguf", {"llama.expert_count": 8}, "expert_count = 8"),
+    ("gguf", {"general.alignment": 32.0}, "general.alignment is 32.0; expected a positive integer"),
+    ("gguf", {"general.alignment": 0}, "general.alignment is 0; expected a positive integer"),
     ("gguf", {"llama.block_count": 2**31}, "no tensor blk.2.attn_q.weight; expected the "),
     ("gguf", {"llama.block_count": None}, "does not say llama.block_count"),
     ("gguf", {"llama.attention.key_length": 16}, "key_length = 16; expected 8"),

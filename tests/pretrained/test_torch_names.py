@@ -1,6 +1,7 @@
 """Compare converted models with PyTorch.
 
-golden_layer.npz has an encoder layer of PyTorch. golden_llama.npz has a whole model of `transformers`.
+golden_layer.npz has an encoder layer of PyTorch. golden_llama.npz has a whole model of `transformers`, and
+golden_exports.npz has several smaller ones. test_transformers.py runs the library itself.
 """
 
 from pathlib import Path
@@ -107,6 +108,60 @@ def test_causal_lm_to_torch_undoes_from_torch(llama):
     assert all((back[name] == state[name]).all() for name in state)
 
 
+LAYOUTS = pytest.mark.parametrize("layout", ["halves", "interleaved"])
+HEADS = pytest.mark.parametrize(
+    "n_kv_heads", [4, 2]
+)  # the models with grouped heads have biases in attention
+TIED = pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+
+
+def load_export(layout, tied, n_kv_heads):
+    """Return the config, ids, logits and named float64 weights of one model in golden_exports.npz."""
+    config = npf.CausalLMConfig(24, 10, 4, n_kv_heads, 1, 1e-6, 500.0, 9, tied, layout)
+    golden = load_golden("exports", f"{'tied' if tied else 'untied'} {n_kv_heads}.")
+    state = {x.removeprefix("state."): a.astype(float) for x, a in golden.items() if x.startswith("state.")}
+    return config, load_golden("exports")["ids"], golden["logits"], state
+
+
+@LAYOUTS
+@TIED
+@HEADS
+def test_causal_lm_from_torch_every_layout_agrees(layout, tied, n_kv_heads):
+    config, ids, logits, state = load_export(layout, tied, n_kv_heads)
+    found, _ = npf.causal_lm_forward(ids, npf.causal_lm_from_torch(state, config), config)
+    np.testing.assert_allclose(found, logits, rtol=0, atol=1e-6 * abs(logits).max())
+
+
+@LAYOUTS
+@TIED
+@HEADS
+def test_causal_lm_to_torch_undoes_every_layout(layout, tied, n_kv_heads):
+    config, _, _, state = load_export(layout, tied, n_kv_heads)
+    back = npf.causal_lm_to_torch(npf.causal_lm_from_torch(state, config), config)
+    if tied:
+        state.pop("lm_head.weight")
+    assert back.keys() == state.keys()
+    for name in state:
+        np.testing.assert_array_equal(back[name], state[name], err_msg=name)
+        assert back[name].flags.c_contiguous
+
+
+def test_causal_lm_to_torch_exports_only_present_biases():
+    config, _, _, state = load_export("interleaved", tied=False, n_kv_heads=2)
+    del state["model.layers.0.self_attn.o_proj.bias"]  # as in Qwen 2
+    params = npf.causal_lm_from_torch(state, config)
+    assert params.blocks[0].attention.b_O is None
+    assert npf.causal_lm_to_torch(params, config).keys() == state.keys()
+
+
+@pytest.mark.parametrize("change", [lambda E: E + 1, lambda E: E[:-1]], ids=["values", "shape"])
+def test_causal_lm_from_torch_different_tied_head_raises(change):
+    config, _, _, state = load_export("halves", tied=True, n_kv_heads=4)
+    state["lm_head.weight"] = change(state["lm_head.weight"])
+    with pytest.raises(ValueError, match=r"^causal_lm_from_torch: state has a head of its own: lm_head"):
+        npf.causal_lm_from_torch(state, config)
+
+
 @pytest.fixture
 def port_code(tmp_path, monkeypatch):
     """Write the files that the code of the guide page port.md reads, and return this code."""
@@ -126,7 +181,9 @@ def test_port_page_reports_agreement(port_code, capsys):
 
 
 @pytest.mark.parametrize(("right", "wrong", "message"), [
-    ("halves", "interleaved", "differs at after block 1, first at [0, 1, 0]"),  # position 0 is not rotated
+    ("forward(reference.pop(\"ids\"), params, config)",
+     "forward(reference.pop(\"ids\"), params, config._replace(rope_layout=\"interleaved\"))",
+     "differs at after block 1, first at [0, 1, 0]"),  # position 0 is not rotated
     ("base=500.0", "base=50.0", "differs at after block 1, first at [0, 1, 0]"),
     ("eps=1e-6", "eps=1e-5", "differs at after block 1, first at [0, 0, 0]"),
     ("params, config)\n", "params._replace(head=-params.head), config)\n", "differs at logits"),

@@ -87,7 +87,7 @@ export function tell() {
     const [name, text] = steps.shift() ?? [];
     if (name === undefined) whole.classList.remove("telling");
     if (!whole.classList.contains("telling")) return;
-    whole.querySelector(`[data-name="${name}"]`)?.classList.add("lit");
+    for (const tile of whole.querySelectorAll(`[data-name="${name}"]`)) tile.classList.add("lit");
     if (text) told.textContent = text;
     later("telling", PACE, next);
   };

@@ -31,9 +31,10 @@ export function edit(cell, value) {
 }
 
 export function reset() {
-  lay(state.update);
-  page.name.value = "";
+  rename(state.sentence);
+  page.name.value = page.words.value = "";
   begin(0);
+  drawStep();
 }
 
 export function chooseRounding(decimals) {
@@ -96,6 +97,42 @@ export async function drawName(name) {
   begin(0);
   drawStep();
   page.name.blur(); // from now on, keys control the player
+}
+
+/** Show another sentence of three words: each word draws its embedding, and all else stays the same. */
+export async function useSentence(text) {
+  const words = text.trim().split(/\s+/), spellings = new Set(words.map(lettersOf));
+  const isUsable = words.length === state.sentence.length && spellings.size === words.length;
+  page.words.setCustomValidity(isUsable ? "" : `Type ${state.sentence.length} different words.`);
+  if (!text.trim()) return reset();
+  if (!page.words.reportValidity()) return;
+  const rows = await Promise.all(words.map(drawRow));
+  rename(words);
+  const E = stepNamed("E"), width = E.shape[2];
+  words.forEach((word, i) => E.given.splice(E.rows.indexOf(word) * width, width, ...rows[i]));
+  begin(0);
+  drawStep();
+  page.words.blur(); // from now on, keys control the player
+}
+
+// Replace the words of the sentence in all tables, and set all numbers to those at the start.
+function rename(words) {
+  const before = stepNamed("embedding").rows, named = new Map(before.map((word, i) => [word, words[i]]));
+  for (const look of state.data.looks) {
+    look.rows = look.rows.map(word => named.get(word) ?? word);
+    look.columns = look.columns.map(word => named.get(word) ?? word);
+  }
+  lay(state.update);
+}
+
+// Return the embedding of a word. The same word always gets the same numbers, and they are not all zeros.
+async function drawRow(word) {
+  const numbers = numbersOf(lettersOf(word)), width = stepNamed("E").shape[2];
+  for (;;) {
+    const row = [];
+    while (row.length < width) row.push((await numbers.next()).value);
+    if (row.some(Boolean)) return row;
+  }
 }
 
 // Yield an endless stream of integers and halves, from a hash of the name.

@@ -27,6 +27,14 @@ export function move(by) {
 export const moveStep = by => go(between(0, state.at.step + by, state.steps.length - 1), 0);
 export const goToEnd = step => go(step, presses(state.steps[step]) - 1);
 
+// Move as a presenter does: first one cell with its arithmetic, then the whole step, then the next step.
+export function present(by) {
+  const { step, cell } = state.at, last = presses(current()) - 1;
+  if (by > 0) return cell < last ? goToEnd(step) : moveStep(1);
+  if (cell > 0) return go(step, 0);
+  if (step > 0) goToEnd(step - 1);
+}
+
 export function moveStation(by) {
   const { steps, at } = state;
   const opens = steps.flatMap((step, k) => (k && steps[k - 1].section === step.section ? [] : [k]));

@@ -10,6 +10,7 @@ export const state = {
   steps: /** @type {Step[]} */ ([]),
   home: /** @type {number[]} */ ([]), // the index of the step of each cell
   original: "", // the given numbers at the start, as text
+  sentence: /** @type {string[]} */ ([]), // the words at the start
   numbers: /** @type {number[]} */ ([]), // the number of each cell
   decimals: /** @type {number | null} */ (null), // rounding of every step; null for none
   at: { step: 0, cell: 0 },
@@ -21,6 +22,7 @@ export const state = {
 };
 
 export const show = {
+  onStage: false, // without buttons and pictures, for a large screen
   arithmetic: true, values: true, predict: false, answered: false, live: true, far: false,
   received: false, // whether the user asked for the number of the other calculation
 };
@@ -57,6 +59,24 @@ export function gradientOf(cell) {
   const gradient = stepNamed(`d_${step.name}`);
   return gradient && state.numbers[gradient.first + place];
 }
+// Return the given cell whose loss curve is shown at a step: a parameter of the array on the screen.
+export function touchedAt(step) {
+  const parameter = parameterOf(step, state.at.cell), touched = stepOf(state.touched);
+  if (step.given) return parameter === undefined || touched === step ? state.touched : step.first;
+  if (parameter !== undefined) return parameter;
+  const near = nearestParameter(step);
+  return !near || near.section === touched.section ? state.touched : near.first;
+}
+
+// Return the parameter that a step needs, over the fewest steps; a gradient begins at its value.
+function nearestParameter(step) {
+  const found = [step.value === undefined ? step : state.steps[step.value]];
+  for (const near of found) { // `found` grows while the loop runs
+    if (near.given && gradientOf(near.first) !== undefined) return near;
+    found.push(...near.uses.map(k => state.steps[k]).filter(other => !found.includes(other)));
+  }
+}
+
 export function parameterOf(step, cell) {
   const parameter = stepNamed(step.name.replace(/^(d_|(new_)?[mv]_|[mv]_hat_|new_)/, ""));
   return parameter?.given && stepNamed(`d_${parameter.name}`) ? parameter.first + cell : undefined;

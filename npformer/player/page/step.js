@@ -2,8 +2,8 @@
 
 import { drawBelt, drawChips, drawMap } from "./belt.js";
 import { between, button, drawn, later, page } from "./page.js";
-import { current, digits, givens, isHidden, markHere, parameterOf } from "./state.js";
-import { show, state, stepOf, write } from "./state.js";
+import { current, digits, givens, isHidden, markHere, show } from "./state.js";
+import { state, stepOf, touchedAt, write } from "./state.js";
 import { drawStrip } from "./strip.js";
 import { cellsOf, isBack, letter, size, whereabouts, word } from "./trace.js";
 import { arithmetic, escaped, judge, shorter, spoken, typeset } from "./words.js";
@@ -26,8 +26,8 @@ export function drawStep() {
 
 // Update everything that can change while a step is on the screen.
 export function drawCell() {
-  const step = current(), { at } = state, parameter = parameterOf(step, at.cell);
-  if (!step.given && parameter !== undefined) state.touched = parameter;
+  const step = current(), { at } = state;
+  state.touched = touchedAt(step);
   const cells = step.given ? "" : `, cell ${at.cell + 1} of ${size(step)}`;
   page.count.textContent = `step ${at.step + 1} of ${state.steps.length}${cells}`;
   for (const name in show) page[name]?.setAttribute("aria-pressed", show[name]);
@@ -114,9 +114,10 @@ export function fit() {
   root.style.setProperty("--live", "0");
   strip.hidden = true;
   const fits = () => stage.scrollHeight <= stage.clientHeight && stage.scrollWidth <= stage.clientWidth;
-  let pixels = Math.round(28 * Math.max(1, screen));
+  const most = show.onStage ? 64 : 28;
+  let pixels = Math.round(most * Math.max(1, screen));
   do stage.style.fontSize = `${pixels}px`; while (!fits() && --pixels > 12);
-  if (!show.live) return;
+  if (!show.live || show.onStage) return;
   const large = pixels, least = LEAST * parseFloat(getComputedStyle(root).fontSize);
   const isRoom = () => stage.clientHeight - used(stage) >= least || innerWidth <= 700;
   while (!isRoom() && pixels > large * 6 / 7) stage.style.fontSize = `${--pixels}px`;
@@ -192,7 +193,8 @@ export function answer() {
   if (page.guess.value.trim() === "") return reveal();
   const value = state.numbers[current().first + state.at.cell];
   page.verdict.textContent = judge(page.guess.value, value, digits());
-  if (page.verdict.textContent.startsWith("R")) reveal(); // "Right", or "Rounding"
+  if (page.verdict.textContent.startsWith("R")) return reveal(); // "Right", or "Rounding"
+  page.guess.select(); // the next number replaces this one
 }
 
 export function reveal() {

@@ -112,13 +112,16 @@ function drawTraining() {
   page.rate.value = stepNamed("eta").given[0];
   const wild = !(losses[last] < 2 * losses[0]);
   const before = now ? `, at the start ${written(losses[0], 4)}` : "";
-  page.fallen.innerHTML = `step ${now} of ${last}: <b><i>L</i> = ${written(losses[now], 4)}</b>${before}` +
+  const next = last ? "" : `, after one step (T) ${written(numberOf("new_loss"), 4)}`;
+  page.fallen.innerHTML = `step ${now} of ${last}: <b><i>L</i> = ${written(losses[now], 4)}</b>` +
+    before + next +
     (wild && last ? " <em>The steps are too large.</em>" : "");
-  page.fall.innerHTML = fallOf(losses, now);
+  page.fall.innerHTML = fallOf(losses, now, numberOf("new_loss"));
 }
 
-// Draw the loss of each step; losses above three times the first one are outside the picture.
-function fallOf(losses, now) {
+// Draw the loss of each step; losses above three times the first one are outside the picture. Before the
+// first step, a dashed line leads to the loss of the second pass.
+function fallOf(losses, now, next) {
   const [wide, high] = room(page.fall), n = Math.max(losses.length - 1, 1);
   const top = between(1e-9, Math.max(...losses.filter(Number.isFinite)), 3 * losses[0]);
   const share = loss => (Number.isFinite(loss) ? Math.min(loss / top, 1.1) : 1.1);
@@ -127,5 +130,7 @@ function fallOf(losses, now) {
   const axis = `<path class="axis" d="M4 ${high - 6}H${wide}M8 0V${high}"/>`;
   const dot = `<circle class="dot" cx="${x(now)}" cy="${y(losses[now])}" r="5"/>`;
   const says = `the loss after each of ${losses.length - 1} steps of training, now at step ${now}`;
-  return picture(wide, high, says, `${axis}<polyline class="loss" points="${points}"/>${dot}`);
+  const end = `${x(1).toFixed(1)} ${y(next).toFixed(1)}`;
+  const ahead = losses.length > 1 ? "" : `<path class="ahead" d="M${points.replace(",", " ")}L${end}"/>`;
+  return picture(wide, high, says, `${axis}<polyline class="loss" points="${points}"/>${ahead}${dot}`);
 }

@@ -1,0 +1,88 @@
+"""The sorter of lesson 12: its rewards and gradients, and what five seeds have learned."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.lessons import sorter
+
+FILE = Path(__file__).parents[1] / "data" / "post_training.json"
+SCORES = json.loads(FILE.read_text(encoding="utf-8"))
+
+
+def exact(name):
+    """Return the share of correct answers of each seed."""
+    return np.array([run["exact"] for run in SCORES[name]])
+
+
+# --- the task -----------------------------------------------------------------------------------------
+
+
+def test_rewards_by_hand():
+    prompts = np.array([[3, 1, 2, 1, 10], [3, 1, 2, 1, 10], [3, 1, 2, 1, 10]])
+    answers = np.array([[1, 1, 2, 3], [7, 7, 7, 7], [1, 2, 1, 3]])
+    np.testing.assert_array_equal(sorter.sorted_digits(prompts)[0], answers[0])
+    np.testing.assert_array_equal(sorter.reward_exact(prompts, answers), [1, 0, 0])
+    np.testing.assert_allclose(sorter.reward_ascending(prompts, answers), [1, 1, 2 / 3], rtol=1e-6)
+
+
+def test_answer_log_probs_equal_those_of_the_logits():
+    params = npf.init_causal_lm(sorter.VOCAB_SIZE, sorter.CONFIG, np.random.default_rng(0))
+    ids = np.array([[3, 1, 2, 1, 10, 1, 1, 2, 3]])
+    log_p, _ = sorter.answer_log_probs(params, ids)
+    logits, _ = npf.causal_lm_forward(ids, params, sorter.CONFIG)
+    p = np.exp(logits[0]) / np.exp(logits[0]).sum(axis=-1, keepdims=True)
+    expected = [p[position, ids[0, position + 1]] for position in range(4, 8)]
+    np.testing.assert_allclose(np.exp(log_p[0]), expected, rtol=1e-12)
+
+
+def test_answer_log_probs_gradient_equals_finite_difference():
+    params = npf.init_causal_lm(sorter.VOCAB_SIZE, sorter.CONFIG, np.random.default_rng(0))
+    ids = np.array([[3, 1, 2, 1, 10, 1, 1, 2, 3]])
+    _, backward = sorter.answer_log_probs(params, ids)
+    grads = backward(np.ones((1, 4)))
+    step = 1e-6
+    sums = []
+    for sign in (1, -1):
+        moved = npf.tree_map(lambda a, sign=sign: a + sign * step, params)
+        sums.append(sorter.answer_log_probs(moved, ids)[0].sum())
+    slope = sum(g.sum() for _, g in npf.leaves(grads))
+    assert (sums[0] - sums[1]) / (2 * step) == pytest.approx(slope, rel=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{}, {"is_centred": False, "n_updates": 2, "beta": 0.5}])
+def test_training_changes_finite_parameters(settings):
+    imitated = sorter.train_by_imitation(np.random.default_rng(0), steps=2)
+    trained = sorter.train_by_reward(
+        imitated, sorter.reward_ascending, np.random.default_rng(0), steps=2, **settings
+    )
+    pairs = zip(npf.leaves(imitated), npf.leaves(trained), strict=True)
+    assert all(np.isfinite(b).all() and not np.array_equal(a, b) for (_, a), (_, b) in pairs)
+    assert all(0 <= share <= 1 for share in sorter.score(trained))
+
+
+# --- the claims, with five seeds ----------------------------------------------------------------------
+
+
+def test_reward_teaches_more_than_imitation():
+    assert len(SCORES["reward"]) == 5
+    assert (exact("reward") > exact("imitation") + 0.25).all()
+
+
+def test_reward_without_the_mean_teaches_nothing():
+    assert (exact("without the mean") < exact("imitation")).all()
+
+
+def test_four_updates_without_clipping_are_worse():
+    clipped, unclipped = exact("four updates, clipped"), exact("four updates, not clipped")
+    assert (clipped > unclipped).all()
+
+
+def test_reward_without_digits_is_hacked():
+    """The answers are ascending, but hardly any is correct. With the KL term, the model stays as it was."""
+    assert all(run["ascending"] > 0.99 for run in SCORES["ascending"])
+    assert exact("ascending").max() < 0.05
+    assert (exact("ascending with KL") > exact("ascending") + 0.1).all()
