@@ -28,7 +28,7 @@ from valid_calls import fingerprint
 
 import npformer as npf
 from npformer import GradientReport, GradientRow, LayerNormParams, assert_gradients, gradcheck
-from npformer.gradcheck.finite_differences import Line
+from npformer.gradcheck.finite_differences import Estimate, Line, Reason
 from npformer.gradcheck.high_precision import describe_sampling
 from npformer.gradcheck.report import VERDICTS, make_note
 
@@ -721,3 +721,22 @@ def test_gradcheck_dlpack_arrays_fail_with_wrong_gradient():
     x, w = np.random.default_rng(0).standard_normal((2, 3))
     report = gradcheck(multiply, lambda dy, c: (dy * c[0], {"w": dy * c[0]}), Far(x), {"w": Far(w)})
     assert get_verdicts(report) == {"x": "fail", "params.w": "pass"}
+
+
+@pytest.mark.parametrize(
+    "right, left, reason",
+    [
+        # The quotients (φ(t) - φ(0)) / t on both sides of 0, as functions of t.
+        pytest.param(lambda t: 1 / t + 0.5, lambda t: 1 / t - 0.5, Reason.VALUE_JUMPS, id="sign x + |x| / 2"),
+        pytest.param(lambda t: 1 / t + 0.5, lambda t: 0.5, Reason.VALUE_JUMPS, id="step + x / 2"),
+        pytest.param(lambda t: 2.0, lambda t: 1.0, Reason.KINK, id="kink"),
+        pytest.param(lambda t: t**-0.5, lambda t: -(t**-0.5), Reason.DERIVATIVE_DIVERGES, id="root of |x|"),
+    ],
+)
+def test_line_names_why_quotients_disagree(right, left, reason):
+    t = 2.0**-10
+    line = Line(lambda t: (t, np.zeros(1)), np.ones(1), np.ones(1), 2.0**-52, np.random.default_rng(0))
+    for step in (t, 2 * t):
+        line.quotients |= {step: np.array([right(step)]), -step: np.array([left(step)])}
+    best = Estimate(0.0, math.inf, 0.0, 0.0, np.zeros(1))
+    assert line._explain_disagreement(best).reason is reason

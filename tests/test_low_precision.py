@@ -6,6 +6,7 @@ are correct, and gradcheck must agree.
 """
 
 import math
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import npformer as npf
 from npformer.gradcheck import low_precision
+from npformer.gradcheck.kernels import Kernel
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 BF16, F16, F32 = ml_dtypes.bfloat16, np.float16, np.float32
@@ -413,6 +415,40 @@ def test_low_precision_array_without_entries_passes():
     x, empty = array(3).astype(F16), np.zeros((0, 2), F16)
     report = npf.gradcheck(lambda x, y: (x, y), lambda dx, y: (dx, y), x, empty)
     assert report and [row.path for row in report.rows] == ["x", "y"]
+    assert report.rows[1][1:5] == ((), 0.0, 0.0, 0.0) and report.rows[1].systematic == 0
+
+
+def test_low_precision_counts_entries_with_systematic_errors():
+    def backward(dy, x):
+        dx = dy.copy()
+        dx[:, 0] *= 2
+        return dx
+
+    report = npf.gradcheck(lambda x: (x, x), backward, array(6, 4).astype(BF16))
+    assert report.rows[0].note.endswith("; 6 of 24 entries have a systematic error")
+
+
+def test_low_precision_hidden_share_is_limit_in_units():
+    """The gradient is d_output, which nothing rounds: each entry may be wrong by LIMIT units."""
+    report = npf.gradcheck(lambda x: (x, x), lambda dy, x: dy, array(9).astype(F16))
+    limit = low_precision.LIMIT * 2.0**-11
+    assert limit < report.precision.hidden < 1.1 * limit
+
+
+@pytest.mark.parametrize(
+    "value, noise, factor, fraction",
+    [(2.0003, 1e-3, 2.0, 2), (-0.3334, 1e-3, -1 / 3, Fraction(-1, 3)), (2.0003, 1e-5, 2.0003, None)],
+)
+def test_round_factor_is_as_exact_as_noise(value, noise, factor, fraction):
+    assert low_precision.round_factor(value, noise) == (factor, fraction, False)
+
+
+def test_choose_comparisons_samples_the_largest_array_first():
+    """All 2010 entries need 128,640 calls of the reference. Without the large array, 640 are left."""
+    args = array(10).astype(F16), array(2000).astype(F16)
+    kernel = Kernel(lambda x, y: (x, None), lambda dy, _: (dy, np.zeros(2000, F16)), None, args, {}, None)
+    small, large = low_precision.choose_comparisons(kernel, None)
+    assert small.directions == () and len(large.directions) == low_precision.DIRECTIONS
 
 
 def test_assert_gradients_passes_the_reference_on():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
+from npformer.gradcheck import noise as noise_module
 from npformer.gradcheck.function_calls import Calls
 from npformer.gradcheck.noise import Noise, measure_noise
 
@@ -212,3 +213,117 @@ def test_gradcheck_many_arrays_have_the_correct_verdicts():
 
     report = npf.gradcheck(lambda *xs: (np.sin(sum(xs)), sum(xs)), backward, *arrays)
     assert get_verdicts(report) == ["pass"] * 29 + ["fail"], report
+
+
+def make_calls_with_noise(grid, factor=1.0):
+    """Return calls of sin x plus cos x rounded to a grid. This forward is noisy, but not a staircase."""
+    x = np.random.default_rng(0).standard_normal(6)
+
+    def forward(x):
+        return factor * (np.sin(x) + np.round(np.cos(x) / grid) * grid), x
+
+    return Calls(forward, lambda dy, x: dy, (x,), {}, None)
+
+
+@pytest.mark.parametrize("exponent", [-42, -24, -18, -11, -9])
+def test_measure_noise_of_rounded_term_is_its_grid(exponent):
+    """Noise of 2⁻⁴² changes the quotients of short steps so little that they still agree."""
+    calls = make_calls_with_noise(2.0**exponent)
+    (leaf,) = calls.leaves.values()
+    noise = measure_noise(calls, leaf)
+    assert noise.height == 0
+    assert 2.0 ** (exponent - 3) < noise.level < 2.0 ** (exponent + 3)
+    assert 0 < noise.share <= noise.level
+
+
+def test_measure_noise_is_relative_to_output():
+    small, large = (make_calls_with_noise(2.0**-24, factor) for factor in (1.0, 1024.0))
+    noises = [measure_noise(calls, *calls.leaves.values()) for calls in (small, large)]
+    assert noises[0] == pytest.approx(noises[1], rel=1e-9)
+    assert noises[0].level > 0
+
+
+def test_measure_noise_of_smooth_function_is_cheap():
+    """Three lengths of seven points and two points farther away decide; one point measures rounding."""
+    n_calls = []
+
+    def forward(x):
+        n_calls.append(1)
+        return np.sin(x), x
+
+    calls = Calls(forward, lambda dy, x: dy * np.cos(x), (np.ones(3),), {}, None)
+    (leaf,) = calls.leaves.values()
+    n_calls.clear()
+    measure_noise(calls, leaf)
+    assert len(n_calls) == 3 * 7 + 2 + 1
+
+
+@pytest.mark.parametrize(
+    "pairs, levels",
+    [
+        ([(1, 1), (1, 1), (1, 1)], [1.0]),
+        ([(1, 2), (3, 2), (4, 4)], [4.0]),  # the largest is four times the smallest
+        ([(1, 2), (3, 2), (4.1, 4)], []),
+        ([(1, 2), (3, 2), (4, 4), (2, 7)], [4.0, 7.0]),
+        ([(0, 0), (0, 0), (0, 0)], []),
+        ([(1, 1), (1, 1)], []),
+    ],
+    ids=str,
+)
+def test_list_flat_runs_of_three_lengths(pairs, levels):
+    assert noise_module._list_flat_runs(pairs) == levels
+
+
+@pytest.mark.parametrize(
+    "pairs, level",
+    [
+        # Without a flat run: the largest number, except at the two longest steps.
+        ([(1, 2), (9, 10), (100, 90), (1000, 1000), (10_000, 10_000)], 100.0),
+        ([(1, 1), (1, 1), (1, 1), (5, 6), (7, 8), (9, 9)], 9.0),  # the last flat run
+        ([(7, 7), (80, 80)], 0.0),
+    ],
+    ids=str,
+)
+def test_find_level_of_staircase_uses_last_flat_run(pairs, level):
+    assert noise_module._find_level_of_staircase(pairs) == level
+
+
+def test_measure_height_survives_a_step_between_neighbours():
+    """One step lies between t = 1 and the point next to it. All others have another distance."""
+    first_step = 1 + noise_module.CLOSE / 2
+
+    def evaluate(t):
+        return 0.25 * np.floor(np.array([(t - first_step) / 0.3]))
+
+    assert noise_module._measure_height(evaluate(0.0), evaluate) == 0.25
+
+
+def make_residual(dtype, factor=1.0):
+    """Return a pair whose second term is rounded: the output is x + tanh(x W). `factor` multiplies dx."""
+    rounded = ROUNDINGS[dtype]
+
+    def forward(x, W):
+        return x + rounded(np.tanh(x @ W)), (x, W)
+
+    def backward(dy, cache):
+        x, W = cache
+        ds = dy * (1 - np.tanh(x @ W) ** 2)
+        return factor * (dy + ds @ W.T), x.T @ ds
+
+    return forward, backward
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("dtype", ROUNDINGS)
+def test_gradcheck_rounded_term_next_to_exact_term(dtype, seed):
+    """For short steps, the output is as smooth as x alone, and the slope of the other term is not seen."""
+    x, W, _ = draw_arguments(seed)
+    report = npf.gradcheck(*make_residual(dtype), x, W[:, :3])
+    assert get_verdicts(report) == ["unsure", "unsure"], report
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_gradcheck_finds_factor_next_to_rounded_term(dtype):
+    x, W, _ = draw_arguments(0)
+    report = npf.gradcheck(*make_residual(dtype, 2.0), x, W[:, :3])
+    assert get_verdicts(report)[0] == "fail", report

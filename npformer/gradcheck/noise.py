@@ -23,6 +23,9 @@ SHORTEST = 2.0**-44  # the shortest step, relative to the size of the array
 # quotients may differ there.
 SHORT_STEPS = (2.0**-28, 2.0**-25, 2.0**-22)
 AGREEMENT = 1e-3
+# A term that is rounded to a grid is constant for short steps. At this longer step, its slope is visible.
+LONGER_STEP = 2.0**-6
+AGREEMENT_OF_LONGER_STEP = 2.0**-5
 GROWTH = 4.0  # each step is this many times as long as the step before
 LONGEST = 1.0
 # The distance of neighbouring points on the line, relative to the step, and their number.
@@ -38,11 +41,16 @@ FLAT = GROWTH
 # The noise begins at one of the first five lengths with a visible difference. At the very first ones, only a
 # few entries of the output may have changed. A function that saturates is flat too, but only for long steps.
 MOST_STARTS = 5
+# If only one term of the output is noisy, the other terms are visible first. Then the noise begins suddenly,
+# within a few lengths. The second difference of a smooth function grows by GROWTH² per length only. Sudden
+# growth is SUDDEN times as large.
+SUDDEN = GROWTH
+MOST_LENGTHS_OF_GROWTH = 3
 # The distances of the points at which a staircase must be constant, relative to the size of the array.
 FAR = (-8.0, -4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
-CLOSE = 2.0**-36  # the length of a step that does not change a staircase
-# A point may be so close to the next step that the output changes there. Then a second point decides.
-AGAIN = 1 + 2.0**-6
+# The length of a step that does not change a staircase. A point may be so close to the next step of the
+# staircase that the output changes there. Then the next point decides.
+CLOSE = 2.0**-36
 MOST_CHANGED = 1 / 8  # the share of the output's entries that may change for a step of this length
 
 
@@ -79,16 +87,18 @@ def measure_noise(calls: Calls, leaf: Leaf) -> Noise:
     if height > 0:
         level = max(_find_level_of_staircase(differences), height)
     else:
-        level = max(_list_flat_runs(differences[: MOST_STARTS + LENGTHS_OF_NOISE - 1]), default=0.0)
+        early = _list_flat_runs(differences[: MOST_STARTS + LENGTHS_OF_NOISE - 1])
+        level = max([*early, *_list_sudden_runs(differences[:-1])], default=0.0)
     magnitude = max_abs(calls.output)
     change = max_abs(evaluate(LONGEST) - calls.output)
     return Noise(level / (max(magnitude, change) or 1.0), level / (magnitude or 1.0), height)
 
 
 def _is_smooth_nearby(calls: Calls, evaluate: Evaluate) -> bool:
-    """Return whether a few short steps show no noise. Then the longer measurement is not needed.
+    """Return whether a few steps show no noise. Then the longer measurement is not needed.
 
-    The difference quotients of a smooth function agree for all short steps, and are not all 0.
+    The difference quotients of a smooth function agree for all short steps, and are not all 0. They nearly
+    agree with the quotient of a longer step.
     """
     visible = _find_visible_difference(calls, evaluate)
     quotients = []
@@ -97,8 +107,11 @@ def _is_smooth_nearby(calls: Calls, evaluate: Evaluate) -> bool:
         if not _measure_second_difference(outputs, 1) <= visible:
             return False
         quotients.append((outputs[0] - calls.output) / t)
-    largest = max_abs(quotients[-1])
-    return largest > 0 and max_abs(np.array(quotients) - quotients[-1]) <= AGREEMENT * largest
+    last = quotients[-1]
+    longer = (evaluate(LONGER_STEP) - evaluate(-LONGER_STEP)) / (2 * LONGER_STEP)
+    agrees_nearby = max_abs(np.array(quotients) - last) <= AGREEMENT * max_abs(last)
+    agrees_farther = max_abs(longer - last) <= AGREEMENT_OF_LONGER_STEP * max_abs(last)
+    return max_abs(last) > 0 and agrees_nearby and agrees_farther
 
 
 def _find_visible_difference(calls: Calls, evaluate: Evaluate) -> float:
@@ -143,6 +156,18 @@ def _list_flat_runs(differences: Sequence[tuple[float, float]]) -> list[float]:
     return levels
 
 
+def _list_sudden_runs(differences: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the largest number of each flat run whose differences grew faster than a smooth function."""
+    levels = []
+    for start in range(1, len(differences)):
+        run = differences[start : start + LENGTHS_OF_NOISE]
+        for n in range(1, min(start, MOST_LENGTHS_OF_GROWTH) + 1):
+            largest_if_smooth = max(differences[start - n]) * GROWTH ** (2 * n)
+            if SUDDEN * largest_if_smooth < min(map(min, run)):
+                levels += _list_flat_runs(run)
+    return levels
+
+
 def _find_level_of_staircase(differences: Sequence[tuple[float, float]]) -> float:
     """Return the size of the differences in the last flat run, in which most entries have changed.
 
@@ -161,7 +186,7 @@ def _measure_height(output: Floats, evaluate: Evaluate) -> float:
     A staircase is constant close to the given point (t = 0) and close to all far points.
     """
     for t in FAR:
-        if not any(_is_constant(evaluate(near), evaluate(near + CLOSE)) for near in (t, t * AGAIN + CLOSE)):
+        if not any(_is_constant(evaluate(near), evaluate(near + CLOSE)) for near in (t, t + CLOSE)):
             return 0.0
     return _find_first_step(output, evaluate)
 
