@@ -143,7 +143,8 @@ def test_names_imported_later_behave_like_others():
     assert printed.strip() == "module 'npformer' has no attribute 'ffn_foward'"
     with pytest.raises(AttributeError, match=r"^module 'npformer' has no attribute 'no_such_name'$"):
         npformer.no_such_name  # noqa: B018
-    assert npformer.player.__name__ == "npformer.player"
+    assert npformer.player.__name__ == npformer.__getattr__("player").__name__ == "npformer.player"
+    assert {*npformer.__all__, "player"} <= {*dir(npformer)}
 
 
 # --- the public names -----------------------------------------------------------------------------

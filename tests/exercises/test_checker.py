@@ -310,7 +310,13 @@ LEVELS = [  # an exercise, a wrong answer, the place at level 1, the observation
         r"Number 4 is too large \(counted from 1\)\.",
         "No known",
     ),
-    ("addition.vector", [7, 9, 8, 9], "none of them is correct at its position.", "All numbers are too large.", ""),
+    (
+        "addition.vector",
+        [7, 9, 8, 9],
+        "none of them is correct at its position.",
+        "All numbers are too large.",
+        "",
+    ),
     ("softmax.forward", np.exp, r"12 of 12 .* first at index \(0, 0\)", "e to the power of the scores", ""),
     (
         "embedding.forward",

@@ -2,9 +2,11 @@
 
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from npformer.exercises import checker, templates
 from npformer.exercises.probe import limit_time
 from npformer.exercises.remote_calls import RemoteResult
 from npformer.exercises.verdict import make_finding
-from npformer.grader import grading_process
+from npformer.grader import grading_process, worker_process
 from npformer.grader.grading_process import Limits, SubmissionGrader
 from npformer.grader.worker.protocol import Channel, pack
 
@@ -229,6 +231,12 @@ def test_endless_files_of_a_student_cost_three_limits(thread_grader, grade_repli
         costs.append(thread_grader.used)
     assert costs[:6] == [1.0, 0.5, 0.25, 0.125, 0.0625, 0.05]
     assert 2.9 < sum(costs) <= 3.0 and costs[-1] == 0.0
+
+
+def test_ended_process_uses_no_memory():
+    process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True)
+    status = Path(f"/proc/{int(process.stdout)}/smaps_rollup")
+    assert worker_process._sum_fields(status, ["Pss", "SwapPss"]) == 0
 
 
 # --- the server ------------------------------------------------------------------------------------
