@@ -184,6 +184,7 @@ def read_results(path):
 def run_all(chosen, most_runs, workers, path):
     """Measure all runs that the file of results does not have yet. Append a line for each."""
     entries = read_entries()
+    path.parent.mkdir(exist_ok=True)
     done = {(record["entry"], record["run"]) for record in read_results(path)}
     tasks = []
     for name in chosen or entries:
@@ -208,7 +209,7 @@ if __name__ == "__main__":
     parser.add_argument("entries", nargs="*")
     parser.add_argument("--runs", type=int, default=10**6, help="at most so many runs of each entry")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--results", type=Path, default=Path("claims.jsonl"))
+    parser.add_argument("--results", type=Path, default=TESTS.parent / "build" / "claims.jsonl")
     options = parser.parse_args()
     if options.action == "table":
         write_tables(options.results)
