@@ -138,7 +138,7 @@ def repair_overflow(root: Array, x: Array, eps: float) -> Array:
 
     An array on a GPU is not changed, because the test would have to wait for the GPU. Shape: (..., 1).
     """
-    if not isinstance(root, np.ndarray) or math.isfinite(np.add.reduce(root, axis=None)):
+    if type(root) is not np.ndarray or math.isfinite(np.add.reduce(root, axis=None)):
         return root
     recomputed = root_mean_square_without_underflow(x, eps)
     return np.where(np.isinf(root) & np.isfinite(recomputed), recomputed, root)
