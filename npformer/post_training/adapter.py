@@ -4,17 +4,17 @@ A file has the format of PEFT, the library of Hugging Face for adapters. The pac
 only to read and write files.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npformer.arrays import Array
-from npformer.modern.causal_lm import CausalBlockParams, CausalLMParams
+from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams
 from npformer.post_training.lora import LoRACache, LoRAParams, init_lora, lora_backward, lora_forward
-from npformer.pretrained.llama import HUGGING_FACE_NAMES
+from npformer.pretrained.llama import HUGGING_FACE_NAMES, halves_to_interleaved, interleaved_to_halves
 from npformer.pretrained.named_arrays import check_names, check_settings, read_json, require_file
 from npformer.pretrained.safetensors_files import read_arrays, save_safetensors
 from npformer.tree import as_path, open_atomically
-from npformer.validation.checks import check_choice, check_float, check_integer, check_number
+from npformer.validation.checks import check_choice, check_float, check_integer, check_kind, check_number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -214,8 +214,10 @@ SUPPORTED = {
 }  # fmt: skip
 
 
-def save_adapter(folder: Any, adapter: Adapter, *, alpha: float = 8.0) -> None:
+def save_adapter(folder: Any, adapter: Adapter, config: CausalLMConfig, *, alpha: float = 8.0) -> None:
     """Save an adapter as two files, adapter_model.safetensors and adapter_config.json, as PEFT does.
+
+    In an interleaved model, the columns of W_Q and W_K are reordered to halves, as in ``causal_lm_to_torch``.
 
     Parameters
     ----------
@@ -223,6 +225,8 @@ def save_adapter(folder: Any, adapter: Adapter, *, alpha: float = 8.0) -> None:
         The folder is created if it does not exist.
     adapter : tuple of BlockAdapter
         All matrices have the same rank.
+    config : CausalLMConfig
+        The configuration of the model.
     alpha : float, alpha > 0
 
     Raises
@@ -230,27 +234,30 @@ def save_adapter(folder: Any, adapter: Adapter, *, alpha: float = 8.0) -> None:
     ImportError
         If the package safetensors is not installed.
     ValueError
-        If the adapter is empty or has matrices of several ranks.
+        If the adapter is empty, has matrices of several ranks, or does not fit the configuration.
 
     Examples
     --------
     >>> import tempfile
     >>> import numpy as np
+    >>> config = CausalLMConfig(d_model=8, d_ff=12, n_heads=2, n_kv_heads=1, n_layers=1)
     >>> lora = init_lora(8, 8, 2, np.random.default_rng(0))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_adapter(folder, (BlockAdapter(W_Q=lora),), alpha=16)
-    ...     adapter, alpha = load_adapter(folder)
+    ...     save_adapter(folder, (BlockAdapter(W_Q=lora),), config, alpha=16)
+    ...     adapter, alpha = load_adapter(folder, config)
     >>> adapter[0].W_Q.A.shape, alpha
     ((8, 2), 16.0)
     """
     import json
 
+    check_kind("save_adapter", "config", config, CausalLMConfig)
     check_number("save_adapter", "alpha", alpha, above=0)
     ranks = {lora.A.shape[1] for part in adapter for _, lora in matrices_of(part)}
     if len(ranks) != 1:
         raise ValueError(f"save_adapter: adapter has the ranks {sorted(ranks)}; expected one rank")
     target = as_path("save_adapter", "folder", folder)
     target.mkdir(parents=True, exist_ok=True)
+    adapter = _reorder_columns("save_adapter", adapter, config, interleaved_to_halves)
     save_safetensors(target / ARRAYS_FILE, adapter_to_torch(adapter))
     names = sorted({MODULES[name] for part in adapter for name, _ in matrices_of(part)})
     settings = {"peft_type": "LORA", "r": ranks.pop(), "lora_alpha": float(alpha), "target_modules": names}
@@ -259,14 +266,16 @@ def save_adapter(folder: Any, adapter: Adapter, *, alpha: float = 8.0) -> None:
         stream.write(json.dumps(settings, indent=1).encode())
 
 
-def load_adapter(folder: Any, *, n_layers: int | None = None) -> tuple[Adapter, float]:
+def load_adapter(folder: Any, config: CausalLMConfig) -> tuple[Adapter, float]:
     """Load an adapter from the two files that ``save_adapter`` or PEFT has written. Nothing is executed.
+
+    For an interleaved model, the columns of W_Q and W_K are reordered, as ``causal_lm_from_torch`` does.
 
     Parameters
     ----------
     folder : str or path
-    n_layers : int, optional
-        The number of blocks of the model. Without it, the last adapted block is the last block.
+    config : CausalLMConfig
+        The configuration of the model.
 
     Returns
     -------
@@ -285,12 +294,14 @@ def load_adapter(folder: Any, *, n_layers: int | None = None) -> tuple[Adapter, 
 
     Examples
     --------
-    >>> load_adapter("no/such/folder")
+    >>> config = CausalLMConfig(d_model=8, d_ff=12, n_heads=2, n_kv_heads=1, n_layers=1)
+    >>> load_adapter("no/such/folder", config)
     Traceback (most recent call last):
         ...
     FileNotFoundError: load_adapter: there is no file no/such/folder/adapter_config.json
     """
     function = "load_adapter"
+    check_kind(function, "config", config, CausalLMConfig)
     source = as_path(function, "folder", folder)
     config_file = require_file(function, "folder", source / CONFIG_FILE)
     arrays_file = require_file(function, "folder", source / ARRAYS_FILE)
@@ -300,7 +311,8 @@ def load_adapter(folder: Any, *, n_layers: int | None = None) -> tuple[Adapter, 
     alpha: Any = settings.get("lora_alpha")
     check_number(function, f"{config_file}: lora_alpha", alpha, above=0)
     arrays = read_arrays(function, arrays_file)
-    return adapter_from_torch(function, arrays_file, arrays, n_layers), float(alpha)
+    adapter = adapter_from_torch(function, arrays_file, arrays, config.n_layers)
+    return _reorder_columns(function, adapter, config, halves_to_interleaved), float(alpha)
 
 
 def adapter_to_torch(adapter: Adapter) -> dict[str, Array]:
@@ -314,13 +326,8 @@ def adapter_to_torch(adapter: Adapter) -> dict[str, Array]:
     return arrays
 
 
-def adapter_from_torch(
-    function: str, file: "Path", arrays: Mapping[str, Array], n_layers: int | None
-) -> Adapter:
+def adapter_from_torch(function: str, file: "Path", arrays: Mapping[str, Array], n_layers: int) -> Adapter:
     """Build an adapter from arrays under PEFT's names. Raises ValueError for a name that does not fit."""
-    numbers = [int(part) for name in arrays for part in name.split(".") if part.isdecimal()]
-    if n_layers is None:
-        n_layers = min(1 + max(numbers, default=0), len(arrays))  # a damaged name may have a huge number
     adapter: list[dict[str, tuple[str, str]]] = []
     expected: list[str] = []
     for i in range(n_layers):
@@ -347,3 +354,27 @@ def names_in_file(i: int, name: str) -> tuple[str, str]:
     weight = HUGGING_FACE_NAMES[f"blocks.{{}}.{layer}.{name}"].replace("{}", str(i))
     module = PREFIX + weight.removesuffix(".weight")
     return f"{module}.lora_A.weight", f"{module}.lora_B.weight"
+
+
+def _reorder_columns(
+    function: str, adapter: Adapter, config: CausalLMConfig, reorder: Callable[[Array, int], Array]
+) -> Adapter:
+    """Reorder the columns of ΔW = s A B for W_Q and W_K of an interleaved model: those of B."""
+    if config.rope_layout == "halves":
+        return adapter
+    d_k = config.d_model // config.n_heads
+    blocks = []
+    for i, part in enumerate(adapter):
+        for name in ("W_Q", "W_K"):
+            lora = getattr(part, name)
+            if lora is None:
+                continue
+            d_out = lora.B.shape[1]
+            if d_out % d_k:
+                expected = f"a multiple of d_k = {d_k}"
+                raise ValueError(
+                    f"{function}: adapter[{i}].{name}.B has {d_out} columns; expected {expected}"
+                )
+            part = part._replace(**{name: lora._replace(B=reorder(lora.B, d_k))})
+        blocks.append(part)
+    return tuple(blocks)

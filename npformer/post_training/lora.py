@@ -1,7 +1,7 @@
 """LoRA: a small trained product A B that is added to a frozen weight matrix, forward and backward.
 
-In the backward function, the comment ``# from ΔW = s A B: (d_in, r)`` means that the line differentiates
-this forward equation, and that the result has the shape (d_in, r).
+A comment of the backward function, such as ``# from ΔW = s A B: (d_in, r)``, names the forward equation that
+the line differentiates. It also gives the shape of the result.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class LoRAParams(NamedTuple):
 class LoRACache(NamedTuple):
     params: LoRAParams
     s: float  # α / r
-    W: Float[Array, "d_in d_out"]
+    W: Float[Array, "d_in d_out"]  # only its shape is used, to validate dW
 
 
 def init_lora(d_in: Size, d_out: Size, r: Count, rng: Rng, *, dtype: DType = np.float64) -> LoRAParams:

@@ -213,7 +213,7 @@ def causal_lm_from_torch(state: Mapping[str, Array], config: CausalLMConfig) -> 
         _keep_biases(block, [name in arrays for name in block.attention]) for block in names.blocks
     )
     params = build_tree(function, "state", names._replace(blocks=blocks), arrays, get_sizes(config))
-    return _reorder_columns(params, config, _halves_to_interleaved)
+    return _reorder_columns(params, config, halves_to_interleaved)
 
 
 def causal_lm_to_torch(params: CausalLMParams, config: CausalLMConfig) -> dict[str, Array]:
@@ -246,7 +246,7 @@ def causal_lm_to_torch(params: CausalLMParams, config: CausalLMConfig) -> dict[s
     blocks = []
     for block_names, block in zip(names.blocks, params.blocks, strict=True):
         blocks.append(_keep_biases(block_names, [part is not None for part in block.attention]))
-    params = _reorder_columns(params, config, _interleaved_to_halves)
+    params = _reorder_columns(params, config, interleaved_to_halves)
     return export_arrays(names._replace(blocks=tuple(blocks)), params)
 
 
@@ -306,13 +306,13 @@ def _reorder_columns(
     return params._replace(blocks=tuple(blocks))
 
 
-def _interleaved_to_halves(array: Array, d_k: int) -> Array:
+def interleaved_to_halves(array: Array, d_k: int) -> Array:
     """Move the columns 2i and 2i + 1 of each head to the columns i and i + d_k/2."""
     pairs = array.reshape(*array.shape[:-1], -1, d_k // 2, 2)  # (..., heads, d_k/2, 2)
     return pairs.swapaxes(-1, -2).reshape(array.shape)
 
 
-def _halves_to_interleaved(array: Array, d_k: int) -> Array:
+def halves_to_interleaved(array: Array, d_k: int) -> Array:
     """Move the columns i and i + d_k/2 of each head to the columns 2i and 2i + 1."""
     halves = array.reshape(*array.shape[:-1], -1, 2, d_k // 2)  # (..., heads, 2, d_k/2)
     return halves.swapaxes(-1, -2).reshape(array.shape)

@@ -66,22 +66,49 @@ def test_merge_adapter_changes_only_named_matrices():
 # --- the files --------------------------------------------------------------------------------------
 
 
-def test_saved_adapter_is_loaded_unchanged(tmp_path):
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+def test_saved_adapter_is_loaded_unchanged(layout, tmp_path):
     pytest.importorskip("safetensors")
     adapter = (BlockAdapter(), *make_adapter())
-    save_adapter(tmp_path / "new", adapter, alpha=16.0)
-    found, alpha = load_adapter(str(tmp_path / "new"))
+    config = LM_CONFIG._replace(n_layers=2, rope_layout=layout)
+    save_adapter(tmp_path / "new", adapter, config, alpha=16.0)
+    found, alpha = load_adapter(str(tmp_path / "new"), config)
     assert alpha == 16.0 and len(found) == 2
     for (path, a), (other, b) in zip(npf.leaves(found), npf.leaves(adapter), strict=True):
         assert path == other
         np.testing.assert_array_equal(a, b)
-    longer, _ = load_adapter(tmp_path / "new", n_layers=3)
+    longer, _ = load_adapter(tmp_path / "new", config._replace(n_layers=3))
     assert longer[2] == BlockAdapter()
+
+
+def test_saved_adapter_fits_the_exported_model(tmp_path):
+    """Merging before the export gives the same matrices as merging the file after the export."""
+    pytest.importorskip("safetensors")
+    assert LM_CONFIG.rope_layout == "interleaved"
+    adapter = make_adapter()
+    save_adapter(tmp_path, adapter, LM_CONFIG, alpha=4.0)
+    arrays = npf.load_safetensors(tmp_path / "adapter_model.safetensors")
+    merged = npf.causal_lm_to_torch(merge_adapter(LM, adapter, alpha=4.0), LM_CONFIG)
+    state = npf.causal_lm_to_torch(LM, LM_CONFIG)
+    for name, B in arrays.items():
+        if name.endswith("lora_B.weight"):
+            A = arrays[name.replace("lora_B", "lora_A")]
+            weight = name.removeprefix("base_model.model.").replace("lora_B.weight", "weight")
+            np.testing.assert_allclose(state[weight] + 4.0 / 2 * B @ A, merged[weight], atol=1e-12)
+
+
+def test_adapter_of_another_head_size_is_rejected(tmp_path):
+    pytest.importorskip("safetensors")
+    config = LM_CONFIG._replace(d_model=24, n_heads=2)
+    with pytest.raises(
+        ValueError, match=r"adapter\[0\]\.W_Q\.B has 8 columns; expected a multiple of d_k = 12"
+    ):
+        save_adapter(tmp_path, make_adapter(("W_Q",)), config)
 
 
 def test_saved_adapter_has_names_of_peft(tmp_path):
     pytest.importorskip("safetensors")
-    save_adapter(tmp_path, make_adapter(("W_Q", "W_down")))
+    save_adapter(tmp_path, make_adapter(("W_Q", "W_down")), LM_CONFIG)
     arrays = npf.load_safetensors(tmp_path / "adapter_model.safetensors")
     layer = "base_model.model.model.layers.0"
     shapes = {name: a.shape for name, a in arrays.items()}
@@ -118,7 +145,7 @@ def test_adapter_that_does_not_fit_is_rejected():
 @pytest.mark.parametrize("adapter", [(), (BlockAdapter(),), make_adapter(r=1) + make_adapter()])
 def test_save_adapter_requires_one_rank(adapter, tmp_path):
     with pytest.raises(ValueError, match="expected one rank"):
-        save_adapter(tmp_path, adapter)
+        save_adapter(tmp_path, adapter, LM_CONFIG)
 
 
 @pytest.mark.parametrize(
@@ -132,22 +159,22 @@ def test_save_adapter_requires_one_rank(adapter, tmp_path):
 )
 def test_load_adapter_rejects_other_settings(change, message, tmp_path):
     pytest.importorskip("safetensors")
-    save_adapter(tmp_path, make_adapter())
+    save_adapter(tmp_path, make_adapter(), LM_CONFIG)
     file = tmp_path / "adapter_config.json"
     file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | change), encoding="utf-8")
     with pytest.raises((ValueError, TypeError), match=message):
-        load_adapter(tmp_path)
+        load_adapter(tmp_path, LM_CONFIG)
 
 
 def test_load_adapter_rejects_unknown_or_missing_arrays(tmp_path):
     pytest.importorskip("safetensors")
-    save_adapter(tmp_path, make_adapter())
+    save_adapter(tmp_path, make_adapter(), LM_CONFIG)
     file = tmp_path / "adapter_model.safetensors"
     arrays = npf.load_safetensors(file)
     npf.save_safetensors(file, arrays | {"model.layers.99999999999.x": np.ones(2)})
     with pytest.raises(ValueError, match=r"model\.layers\.99999999999\.x, which no equation"):
-        load_adapter(tmp_path)
+        load_adapter(tmp_path, LM_CONFIG)
     del arrays["base_model.model.model.layers.0.mlp.up_proj.lora_B.weight"]
     npf.save_safetensors(file, arrays)
     with pytest.raises(ValueError, match=r"no tensor .*up_proj\.lora_B"):
-        load_adapter(tmp_path)
+        load_adapter(tmp_path, LM_CONFIG)

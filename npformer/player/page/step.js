@@ -192,8 +192,9 @@ export function peek(event) {
 export function answer() {
   if (page.guess.value.trim() === "") return reveal();
   const value = state.numbers[current().first + state.at.cell];
-  page.verdict.textContent = judge(page.guess.value, value, digits());
-  if (page.verdict.textContent.startsWith("R")) return reveal(); // "Right", or "Rounding"
+  const [isRight, feedback] = judge(page.guess.value, value, digits());
+  page.verdict.textContent = feedback;
+  if (isRight) return reveal();
   page.guess.select(); // the next number replaces this one
 }
 

@@ -23,16 +23,17 @@ export function read(text) {
   return plain === "" ? NaN : Number(plain);
 }
 
-// Return the feedback to a student's number for `value`, which has so many decimals.
+// Return whether a student's number for `value`, which has so many decimals, is right, and the feedback.
 export function judge(text, value, places) {
   const guess = read(text);
-  if (!Number.isFinite(guess)) return "Type a number.";
+  if (!Number.isFinite(guess)) return [false, "Type a number."];
   const unit = 10 ** -places, far = Math.abs(guess - Number(value.toFixed(places)));
   const typed = 10 ** -(text.split(/[.,]/)[1] ?? "").trim().length; // the value of its last digit
-  if (far < unit / 2) return "Right.";
-  if (far <= Math.max(3.01 * unit, typed / 2 + unit / 2)) return "Rounding: right but for the last digits.";
-  if (value !== 0 && Math.abs(guess + value) < unit) return "Look again: the sign.";
-  return "Look again.";
+  if (far < unit / 2) return [true, "Right."];
+  const isRounded = far <= Math.max(3.01 * unit, typed / 2 + unit / 2);
+  if (isRounded) return [true, "Rounding: right but for the last digits."];
+  if (value !== 0 && Math.abs(guess + value) < unit) return [false, "Look again: the sign."];
+  return [false, "Look again."];
 }
 
 /**
