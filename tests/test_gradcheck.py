@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import mpmath
 import numpy as np
 import pytest
-from make_kill_table import hard, otherwise, planted, refilled
+from make_kill_table import hard, otherwise, planted, refilled, verdict_of
 from pairs import (
     FRESH_BUGS,
     HARD_PAIRS,
@@ -80,9 +80,10 @@ def mask_rounding(line):
         pytest.param(1, partial(planted, LATER_BUGS), id="more planted"),
         pytest.param(2, partial(planted, FRESH_BUGS), id="fresh"),
         pytest.param(3, hard, id="hard pairs"),
-        pytest.param(4, otherwise, id="float32 and directions", marks=pytest.mark.slow),
+        pytest.param(4, otherwise, id="float32 and directions"),
     ],
 )
+@pytest.mark.slow
 def test_gradcheck_reports_match_the_kill_table(number, make_table):
     """If this test fails because kills.md is out of date, run tests/data/make_kill_table.py."""
     current = refilled(SECTIONS[number], *make_table()).splitlines()
@@ -104,6 +105,15 @@ def read_kill_table():
             name, *cells = text.split(" | ")
             cells_by_name[name.replace("¦", "|")] = cells
     return cells_by_name
+
+
+@pytest.mark.parametrize("name", [*ALL_BUGS][::8])  # the slow test above tries all of them
+def test_gradcheck_planted_mistake_has_its_description(name):
+    bug = ALL_BUGS[name]
+    *_, verdict, description = read_kill_table()[name]
+    expected = verdict, mask_rounding(description.removesuffix(" |"))
+    current_verdict, current_description = verdict_of(bug.forward, bug.wrong, bug.args)
+    assert (current_verdict, mask_rounding(current_description)) == expected
 
 
 @pytest.mark.parametrize("name", ALL_BUGS)
@@ -243,10 +253,11 @@ CHAINS = [(seed, 2) for seed in range(140)]
 HARD_CHAINS = [(seed, 4) for seed in (981, 1000, 1027, 1188, 1228, 1329)]  # difficult: tanh near 1, ...
 
 
-def test_gradcheck_random_chains_have_the_correct_verdict():
+@pytest.mark.parametrize("chains", [CHAINS[::5], pytest.param(CHAINS + HARD_CHAINS, marks=pytest.mark.slow)])
+def test_gradcheck_random_chains_have_the_correct_verdict(chains):
     """Correct gradients do not fail. Gradients that are 1 % too large pass only if they are 0."""
     counts = Counter()
-    for seed, longest in CHAINS + HARD_CHAINS:
+    for seed, longest in chains:
         forward, backward, arrays = make_chain(seed, longest)
         report = gradcheck(forward, backward, *arrays)
         counts["correct", get_worst_verdict(report)] += 1
@@ -255,8 +266,8 @@ def test_gradcheck_random_chains_have_the_correct_verdict():
         counts["zero" if is_zero else "wrong", get_worst_verdict(report)] += 1
     assert counts["correct", "fail"] == 0, counts
     assert counts["wrong", "pass"] == 0, counts
-    assert counts["correct", "pass"] > 135, counts
-    assert counts["wrong", "fail"] > 130, counts
+    assert counts["correct", "pass"] > 0.92 * len(chains), counts
+    assert counts["wrong", "fail"] > 0.88 * len(chains), counts
 
 
 # The accuracy of the estimated derivatives, and the steps of the finite differences

@@ -9,8 +9,8 @@ sequence can be empty, a row cannot. Parameters are checked field by field. A co
 the dimensions that its fields name. A cache determines the shape of the gradient.
 
 An argument may have one of several types, as in `Float[Array, "n"] | int | None`. The annotation of
-`*args` holds for each of these arguments. Dimensions such as 2*d are rejected when the function is defined. The
-annotation of the result is not checked.
+`*args` holds for each of these arguments. Dimensions such as 2*d are rejected when the function is
+defined. The annotation of the result is not checked.
 
 Each annotation has a `Rule`, which raises an error with a message from `checks`. A `Call` records the sizes
 of the arguments. Both classes are in the module `call`. The functions inside the package call each other
