@@ -53,7 +53,8 @@ To learn:
     {npformer} trace                 print the same block as text, with the gradient check
     {npformer} exercises             list the exercises; then show ID, and check FILE
 
-To teach: slides, worksheet, exam, grade, gradescope, assignment. For all commands: {npformer} --help"""
+To teach: slides, hands, worksheet, exam, grade, gradescope, assignment.
+For all commands: {npformer} --help"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -172,6 +173,7 @@ def _make_parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     _add_exercises(commands)
     _add_show(commands)
     _add_slides(commands)
+    _add_hands(commands)
     _add_worksheet(commands)
     _add_exam(commands)
     _add_assignment(commands)
@@ -277,6 +279,20 @@ def _add_slides(commands: Commands) -> None:
     slides = _add_command(commands, _run_slides, "slides", summary)
     slides.add_argument("lesson", help="such as 05 (default: all lessons)", metavar="LESSON", nargs="*")
     slides.add_argument("--out", help="the folder to write to", metavar="FOLDER", required=True)
+
+
+def _add_hands(commands: Commands) -> None:
+    summary = "write a page that counts the hands for each question of a lesson, or print saved counts"
+    details = (
+        "The slides of a lesson count hands too: press 1 to 6 on the slide of a question. The button Save "
+        "writes the counts of a class to a CSV file. A star marks the correct answer in the printed table."
+    )
+    hands = _add_command(commands, _run_hands, "hands", summary, details)
+    hands.add_argument("lesson", help="such as 05", metavar="LESSON", nargs="?")
+    hands.add_argument("--out", help="the .html file to write", metavar="FILE")
+    hands.add_argument(
+        "--counts", help="files with saved counts, to print as a table", metavar="FILE", nargs="+"
+    )
 
 
 def _add_worksheet(commands: Commands) -> None:
@@ -588,6 +604,23 @@ def _run_slides(options: argparse.Namespace) -> Iterator[str]:
             yield f"written: {file}"
     if has_failed:
         raise SystemExit(1)
+
+
+def _run_hands(options: argparse.Namespace) -> Iterator[str]:
+    """Write the page of a lesson's questions, or print the counts in saved files."""
+    from npformer.handouts.hands import format_counts, read_counts, save_questions
+
+    if options.counts is not None:
+        if options.lesson is not None or options.out is not None:
+            raise ValueError("hands: --counts prints a table; expected no LESSON and no --out with it")
+        questions = read_counts(options.counts)
+        if not questions:
+            yield "The files contain no counts."
+        yield from format_counts(questions)
+        return
+    if options.lesson is None or options.out is None:
+        raise ValueError("hands: expected a lesson and a file, such as 05 --out hands.html, or --counts FILE")
+    yield f"written: {save_questions(options.lesson, options.out)}"
 
 
 def _run_worksheet(options: argparse.Namespace) -> Iterator[str]:

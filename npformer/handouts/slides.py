@@ -50,8 +50,10 @@ NO_KERNEL = "no kernel starts. To get one: python -m ipykernel install --sys-pre
 PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Page Up and Page Down a station, Home
 and End, Enter the whole step, Backspace back, H hides the results, S the arithmetic, V the values beside
 their gradients, L the live pictures. Click on the slide's title, and → is the next slide again."""
+COLLECTING = """A minute to write a guess down. Collect a few, or count hands: each press of 1 to 6 counts
+one hand for the answer A to F, and Shift takes one away. T is the second vote, and 0 hides the counts."""
 WIDGET = "application/vnd.jupyter.widget-view+json"  # the type of a slider, which needs a kernel
-ASKED = '<i class="over"></i>'  # marks a question, which is shown at the bottom of a slide
+ASKED = '<i class="over" data-question="{}"></i>'  # marks a question, which is at the bottom of a slide
 ANSWERED = '<i class="over answer"></i>'  # marks an answer, which is shown at the bottom of a slide
 FRAME = re.compile(r"""<iframe title="([^"]*)"[^>]*? srcdoc='([^']*)'></iframe>""")
 SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
@@ -376,8 +378,8 @@ def make_question_slide(
     hints = ""
     if prediction:
         asked = get_entry(cell, "ask") or " ".join(question.split())
-        then = (f"{ASKED}{QUESTION} {asked}",)
-        hints = f"A minute to write a guess down; collect a few. {guesses.get(prediction, '')}"
+        then = (f"{ASKED.format(prediction)}{QUESTION} {asked}",)
+        hints = f"{COLLECTING} {guesses.get(prediction, '')}"
     if subject.startswith("<iframe"):
         hints += f"\n\n{PLAYING}"
     section = SECTION.search(text)
@@ -598,6 +600,8 @@ def read_page_parts() -> dict[str, str]:
         reveal_js / "dist" / "reveal.css",
         reveal_js / "plugin" / "notes" / "notes.js",
         STAGE_FOLDER / "stage.css",
+        STAGE_FOLDER / "hands.css",
+        STAGE_FOLDER / "hands.js",
     ]
     parts = {file.name: file.read_text(encoding="utf-8") for file in files}
     parts["code.css"] = HtmlFormatter(style="default").get_style_defs(".highlight")

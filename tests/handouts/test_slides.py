@@ -210,7 +210,8 @@ def make_small_lesson(**metadata):
 def test_make_slides_question_run_answer():
     notebook = make_small_lesson(npformer={"known": ["One.", "Two.", "Three."]})
     first, asked, run, last = make_slides(notebook, PLAN, {"1.1a": "guess: no"})
-    assert (asked.text, asked.then) == ("## Is it?\n\n$$a$$", (f"{slides.ASKED}**Predict.** Equal?",))
+    question = f"{slides.ASKED.format('1.1a')}**Predict.** Equal?"
+    assert (asked.text, asked.then) == ("## Is it?\n\n$$a$$", (question,))
     assert run.text == "## It is\n\n```python\nx = 1\nprint(x)\n```" and run.then[0] == "```text\n1\n```"
     assert run.then[1].startswith(f"{slides.ANSWERED}**Answer.** Yes.") and "picture(x)" in run.notes
     assert asked.notes.startswith("Section 1.1: 7 minutes; 7 are left") and asked.notes.endswith("guess: no")
@@ -248,9 +249,11 @@ def test_make_slides_question_shows_its_subject():
         put_on_slide(make_text_cell(asked, predict="1.1b"), title="Again at a step", station="d_y"),
     ]
     _, _, again, step, half, back = make_slides(make_notebook(*cells), Plan({}, []), {})
-    assert again.text == f"## Again\n\n{PICTURE}" and again.then == (f"{slides.ASKED}**Predict.** Which?",)
+    assert again.text == f"## Again\n\n{PICTURE}"
+    assert again.then == (f"{slides.ASKED.format('1.1a')}**Predict.** Which?",)
     assert half.text == f"## Half of it\n\n$$a$$\n\n{slides.cover_pictures([PICTURE], '30%')[0]}"
-    assert half.then[0] == again.then[0] and half.then[1].startswith(slides.ANSWERED)
+    assert half.then[0] == f"{slides.ASKED.format('1.1b')}**Predict.** Which?"
+    assert half.then[1].startswith(slides.ANSWERED)
     frames, (page,) = slides.share_players([again, step, back])  # both players share one page
     assert frames[0] == again and "Which?" in frames[1].then[0] and "live pictures" in frames[1].notes
     opened = re.findall(r'<iframe title="“dog[^"]+" data-page="0" data-at="(.*)"></iframe>', frames[1].text)
