@@ -129,7 +129,7 @@ def test_sliders_have_a_static_figure_next_to_them(path):
     code = cells_of(read(path), "code")
     for before, (number, cell, text), after in zip(code, code[1:], code[2:], strict=False):
         has_picture = any("<img " in outputs_of(neighbour) for neighbour in (before[1], cell, after[1]))
-        assert has_picture or "interact(" not in text, (
+        assert has_picture or "add_slider(" not in text, (
             f"cell {number}: a slider without a static figure beside it"
         )
 
