@@ -36,16 +36,14 @@ pytest_plugins = ["pytester"]  # for the test of our own plugin
 def why_no_browser(config):
     """Return the reason to skip browser tests, or "" if they were selected and Chromium is installed."""
     if "browser" not in config.option.markexpr:
-        return "in a browser only when asked for: uv run pytest -m browser"
+        return "browser tests run only with: uv run pytest -m browser"
     return "" if CHROMIUM else "needs Chromium: apt-get install chromium, or CHROMIUM=path"
 
 
 def why_not_slow(config):
     """Return the reason to skip slow tests, or "" if they were selected or NPFORMER_REWRITE is set."""
     is_selected = "slow" in config.option.markexpr or "NPFORMER_REWRITE" in os.environ
-    return (
-        "" if is_selected else "the lessons and what else takes long, when asked for: uv run pytest -m slow"
-    )
+    return "" if is_selected else "slow tests, such as the lessons, run only with: uv run pytest -m slow"
 
 
 def pytest_xdist_auto_num_workers(config):

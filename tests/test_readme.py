@@ -89,8 +89,8 @@ def test_readme_names_and_counts_are_correct():
     caught = re.search(r"planted one by one: (\d+ of \d+) caught", kills)
     judged = re.search(r"hard to judge: (\d+ of \d+) judged", kills)
     sentence = (
-        f"`gradcheck` rejected {caught[1]} wrong backward passes, "
-        f"and its verdict on {judged[1]} misleading pairs was correct."
+        f"`gradcheck` rejected {caught[1]} wrong backward passes. "
+        f"For {judged[1]} pairs of functions that are hard to judge, its verdict was correct."
     )
     assert sentence in README, f'"Key results" in README.md must contain this sentence: {sentence}'
     confusion = (ROOT / "tests" / "data" / "confusion.md").read_text(encoding="utf-8")
