@@ -35,13 +35,17 @@ NOTEBOOKS = TESTS.parent / "notebooks"
 default_rng = np.random.default_rng
 PAGE_HEAD = """# The claims of the lessons, measured
 
-Every statement and every range of the lessons that depends on random numbers was measured with other seeds.
-A run is a lesson with different seeds, so the data, the initial weights and the batches differ. A number of
-the table comes from all runs of an entry, and one run can give several numbers. Of the numbers, 90 % lie
-between the columns *5 %* and *95 %*. For a quantity that is true or false, the mean is its share.
+Some statements and ranges in the lessons depend on random numbers. This page shows what was measured when
+the lessons were run with different seeds. In each run, the data, the initial weights and the batches are
+different.
 
-`tests/data/claims.toml` defines the quantities, `tests/claims.py` measures them and writes this page, and
-`tests/lessons/test_claims.py` compares every quoted range with the table."""
+Each row of a table is about one quantity. The column *numbers* shows how many numbers were measured in all
+runs; one run can give several numbers. 90 % of these numbers are between the columns *5 %* and *95 %*. For a
+quantity that is true or false, the column *mean* shows in which share of the runs it was true. The column
+*holds* shows a condition on the numbers, and whether the condition is true.
+
+`tests/data/claims.toml` defines the quantities. `tests/claims.py` measures the quantities and writes this
+page. `tests/lessons/test_claims.py` compares every range that a lesson quotes with the tables."""
 
 
 def read_entries():
@@ -157,12 +161,14 @@ def make_page(entries, tables):
 
 def describe_entry(entry, table):
     """Return the sentences about the runs, the setting and the statements of an entry."""
-    sentences = [f"Runs: {table['runs']}."]
+    sentences = [f"Number of runs: {table['runs']}."]
     if "replace" in entry:
         before, after = entry["replace"]
         sentences += [f"Setting: `{after}` instead of `{before}`."]
     changed = sum(each["same"] < table["runs"] for each in table["statements"].values())
-    sentences += [f"{len(table['statements'])} statements; {changed} of them changed in at least one run."]
+    if table["statements"]:
+        sentences += [f"Number of statements: {len(table['statements'])}."]
+        sentences += [f"Number of statements that changed in at least one run: {changed}."]
     return " ".join(sentences)
 
 

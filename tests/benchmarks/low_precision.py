@@ -197,7 +197,7 @@ def array(*shape, seed=0):
 
 # {mistake: (a function of the dtype and whether the mistake is made, the reference, the arguments)}
 MISTAKES = {
-    "layer norm: eps = 1e-3 for 1e-5": (
+    "layer norm: eps = 1e-3 instead of 1e-5": (
         lambda dtype, wrong: layer_norm_kernel(dtype, "eps" if wrong else ""),
         layer_norm,
         (array(6, 8), 1 + 0.3 * array(8, seed=1), array(8, seed=2)),

@@ -17,11 +17,14 @@ from npformer.exercises.bank.questions import load_mistakes  # noqa: E402
 
 HEAD = """# The checker's verdicts on example answers
 
-The example answers are functions in tests/exercises/codings, as students write them. Each was labelled
-correct or wrong from its task alone, before the checker was run. If several wrong answers get the same
-reply, only one is kept. A correct answer is *accepted* or *rejected*. A wrong answer *passed*, or the checker
-*named* its mistake, or *described* the difference with the words that the label asks for, or did *not
-describe* it."""
+The example answers are functions in the folder tests/exercises/codings, written as students write them. Each
+answer was labelled correct or wrong before the checker was run, from the text of the task alone. If several
+wrong answers get the same reply, the folder contains only one of them.
+
+Each answer is counted in one column of the table. A correct answer is *accepted* or *rejected*. A wrong
+answer is counted as *passed* if the checker accepts it, and as *named* if the checker names the mistake. It
+is *described* if the checker describes the difference with the words that the label requires, and otherwise
+*not described*."""
 
 
 def column_of(coding):

@@ -61,7 +61,7 @@ def hard(**settings):
         must, forward, backward, args, kwargs, _ = make_pair(*row)
         rows.append((name, must, *verdict_of(forward, backward, args, **kwargs, **settings)))
     right = sum(VERDICT_OF_LABEL[must] == verdict for _, must, verdict, _ in rows)
-    return f"{right} of {len(rows)} judged as they must be", rows
+    return f"{right} of {len(rows)} judged correctly", rows
 
 
 def in_float32(forward, backward):
@@ -87,7 +87,7 @@ def otherwise():
                 pairs, args = [in_float32(*make_pair) for make_pair in pairs], like(args, np.float32)
             verdicts += [verdict_of(*make_pair, args, **settings)[0] for make_pair in pairs]
         n, failed = len(PLANTED_BUGS), verdicts[::2].count("fail")
-        rows.append((way, f"{failed} of {n} refused", f"{verdicts[1::2].count('pass')} of {n} pass"))
+        rows.append((way, f"{failed} of {n} rejected", f"{verdicts[1::2].count('pass')} of {n} pass"))
     return "", [*rows, ("directions=3, hard pairs", hard(directions=3)[0], "")]
 
 
