@@ -217,7 +217,7 @@ MISTAKES = {
         softmax,
         (2 * array(24, 32),),
     ),
-    "GELU: derivative of the tanh form": (
+    "GELU: derivative of the tanh approximation": (
         lambda dtype, wrong: gelu_kernel(dtype, wrong),
         gelu,
         (2 * array(24, 32),),
