@@ -90,7 +90,7 @@ def test_readme_names_and_counts_are_correct():
     judged = re.search(r"hard to judge: (\d+ of \d+) judged", kills)
     sentence = (
         f"`gradcheck` rejected {caught[1]} wrong backward passes. "
-        f"For {judged[1]} pairs of functions that are hard to judge, its verdict was correct."
+        f"For {judged[1]} pairs of functions that are hard to judge, the verdict of `gradcheck` was correct."
     )
     assert sentence in README, f'"Key results" in README.md must contain this sentence: {sentence}'
     confusion = (ROOT / "tests" / "data" / "confusion.md").read_text(encoding="utf-8")
