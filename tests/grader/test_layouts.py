@@ -48,6 +48,18 @@ LAYOUTS: dict[
         "Participant 4711_assignsubmission_file_/hw1.py": ANNA,
         "Participant_4713_assignsubmission_file_/hw1.py": BEN,
     },
+    "moodle, anonymous, in German": {
+        "Teilnehmerin4711_assignsubmission_file_/hw1.py": ANNA,
+        "Teilnehmerin_4713_assignsubmission_file_/hw1.py": BEN,
+    },
+    "moodle, anonymous, in French": {
+        "Participant4711_assignsubmission_file_/hw1.py": ANNA,
+        "Participant_4713_assignsubmission_file_/hw1.py": BEN,
+    },
+    "moodle, anonymous, in Spanish": {
+        "Participante4711_assignsubmission_file_/hw1.py": ANNA,
+        "Participante_4713_assignsubmission_file_/hw1.py": BEN,
+    },
     "moodle, groups": {
         "Group A_4711_assignsubmission_file_/hw1.py": None,
         "Default group_assignsubmission_file_/hw1.py": None,
