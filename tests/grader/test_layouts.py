@@ -167,3 +167,10 @@ def test_find_submissions_name_of_the_class_zip(zip_name, original_name, tmp_pat
         archive.writestr("a.py", "")
     (file,) = find_submissions(tmp_path / zip_name)
     assert file.original_name == original_name
+
+
+@pytest.mark.parametrize("start", ["Participant ", "Participant", "Participante", "Teilnehmerin"])
+@pytest.mark.parametrize("separator", ["", "_"])
+def test_parse_lms_name_of_anonymous_moodle_submission(start, separator):
+    lms_name = parse_lms_name(f"{start}{separator}4711_assignsubmission_file_")
+    assert (lms_name.system, lms_name.id) == ("moodle", "4711")
