@@ -307,8 +307,8 @@ def test_find_relation_partners_axis_is_counted_in_a_batch():
     batch = draw_integers(2, 1, 1, 2, 1, 1) * np.eye(2)[:, None, None, :, None, None]
     found, right = (batch * table[None, :, :, None] for table in (neighbours, halves))
     d_output = draw_integers(2, 3, 4)
-    arrays = [np.tensordot(d_output, table, 3) for table in (found, right)]
-    case = Case(*arrays, d_output=d_output, found_table=found, right_table=right)
+    found_dx, right_dx = (np.tensordot(d_output, table, 3) for table in (found, right))
+    case = Case(found_dx, right_dx, d_output=d_output, found_table=found, right_table=right)
     parameters = {"axis": 2, "found_distance": 1, "right_distance": 2}
     assert find_relation([case]) == Relation("partners", parameters)
 
