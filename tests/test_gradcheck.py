@@ -725,7 +725,7 @@ def test_gradcheck_names_a_factor_in_every_unit(unit, make_total):
 @pytest.mark.parametrize(
     ("factor", "multiple"), [(0.25, "0.25 times this"), (1.0, "the same gradient"), (2.0, "2 times this")]
 )
-def test_gradcheck_gives_the_multiple_of_a_large_d_output(factor, multiple):
+def test_gradcheck_names_multiple_for_large_d_output(factor, multiple):
     """The backward pass returns one gradient for a small d_output, and a multiple of it for a large one."""
 
     def backward(dy, x):

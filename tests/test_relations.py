@@ -302,7 +302,7 @@ def test_find_relation_partners_axis_is_of_the_gradient():
     assert relation == Relation("partners", {"axis": 0, "found_distance": 1, "right_distance": 2})
 
 
-def test_find_relation_partners_axis_is_counted_in_a_batch():
+def test_find_relation_partners_axis_in_a_batch():
     """d_output has three axes, and so has the gradient: the partners are along its last axis."""
     batch = draw_integers(2, 1, 1, 2, 1, 1) * np.eye(2)[:, None, None, :, None, None]
     found, right = (batch * table[None, :, :, None] for table in (neighbours, halves))
