@@ -28,8 +28,11 @@ from valid_calls import fingerprint
 
 import npformer as npf
 from npformer import GradientReport, GradientRow, LayerNormParams, assert_gradients, gradcheck
+from npformer.gradcheck.diagnosis import _compute_tables
 from npformer.gradcheck.finite_differences import Estimate, Line, Reason
+from npformer.gradcheck.function_calls import Calls
 from npformer.gradcheck.high_precision import describe_sampling
+from npformer.gradcheck.leaf_comparison import TABLE_LIMIT
 from npformer.gradcheck.report import VERDICTS, make_note
 
 ALL_BUGS = PLANTED_BUGS | LATER_BUGS | FRESH_BUGS
@@ -682,6 +685,88 @@ def test_repr_html_is_the_same_table_escaped():
     assert head == head_line.split()
     assert failing[:3] == failing_line.split()[:3]
     assert kink == ["params.<b>", "-", "nan", "nan", "inf", "kink", 'a & "b"']
+
+
+# The note on a wrong gradient
+
+IS_CONSTANT_HERE = "the output is constant close to this point"
+IS_CONSTANT = "the output does not depend on this argument"
+
+
+@pytest.mark.parametrize(
+    ("x", "gap"), [((0.0, 0.0), 20.0), ((1e6, 1e6), 3e6), ((0.5, 0.5), None)], ids=["zeros", "large", "never"]
+)
+@pytest.mark.parametrize(("offset", "slope_of_y"), [(0.0, 1.0), (1e4, 1.0), (0.0, 1e9)])
+def test_gradcheck_dead_unit_is_constant_only_here(x, gap, offset, slope_of_y):
+    """The output is max(|x₀ - x₁| - gap, 0) + offset + slope · y, so it depends on x far from here only."""
+
+    def forward(x, y):
+        excess = 0.0 if gap is None else np.maximum(abs(x[0] - x[1]) - gap, 0.0)
+        return excess + offset + slope_of_y * y, None
+
+    def backward(dy, _):
+        return np.ones(2) * dy, slope_of_y * dy
+
+    row, _ = gradcheck(forward, backward, np.array(x), np.array([0.5])).rows
+    assert row.verdict == "fail"
+    assert row.note.startswith(IS_CONSTANT if gap is None else IS_CONSTANT_HERE), row.note
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-3, 1.0, 1e12])
+@pytest.mark.parametrize("make_total", [np.asarray, np.sum], ids=["array", "scalar"])
+def test_gradcheck_names_a_factor_in_every_unit(unit, make_total):
+    x = np.array([0.3, -1.1, 0.8])
+    report = gradcheck(
+        lambda x: (unit * make_total(np.sin(x)), x), lambda dy, x: unit / 3 * dy * np.cos(x), x
+    )
+    assert report.rows[0].note.startswith("the gradient is 1/3 times the correct gradient;"), report
+
+
+@pytest.mark.parametrize(
+    ("factor", "multiple"), [(0.25, "0.25 times this"), (1.0, "the same gradient"), (2.0, "2 times this")]
+)
+def test_gradcheck_names_multiple_for_large_d_output(factor, multiple):
+    """The backward pass returns one gradient for a small d_output, and a multiple of it for a large one."""
+
+    def backward(dy, x):
+        largest = abs(dy).max()
+        return np.cos(x) if largest < 100 else factor * np.cos(x)
+
+    report = gradcheck(lambda x: (np.sin(x), x), backward, np.array([0.3, -1.1]))
+    assert f"times d_output gives {multiple}" in report.rows[0].note, report
+
+
+# The lengths of the steps
+
+
+@pytest.mark.parametrize("smallest", [1e-3, 1e-9, 1e-15])
+def test_gradcheck_small_entry_gets_its_own_steps(smallest):
+    """The derivative of log x at a small entry needs steps that are shorter than this entry."""
+    x = np.array([smallest, 1.0, 2.0])
+    report = gradcheck(lambda x: (np.log(x), x), lambda dy, x: dy / x, x)
+    assert report, report
+    d_output = np.random.default_rng(0).standard_normal(3)
+    row = gradcheck(lambda x: (np.log(x), x), lambda dy, x: 2 * dy / x, x).rows[0]
+    assert row.index == (0,) and row.numeric == pytest.approx(d_output[0] / smallest, rel=1e-8)
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
+@pytest.mark.parametrize("rate", [1.0, 1e6, 1e12])
+def test_gradcheck_zeros_get_steps_that_fit_the_gradient(rate, unit):
+    """At zeros, only the gradient shows that sin(10¹² x) needs short steps, in every unit of the output."""
+    report = gradcheck(
+        lambda x: (unit * (1 + np.sin(rate * x)), x),
+        lambda dy, x: dy * unit * rate * np.cos(rate * x),
+        np.zeros(3),
+    )
+    assert report, report
+
+
+def test_compute_tables_only_if_they_fit():
+    calls = Calls(lambda x: (2 * x, None), lambda dy, _: 2 * dy, (np.ones(4),), {}, None)
+    for n_entries, has_table in ((TABLE_LIMIT // 4, True), (TABLE_LIMIT // 4 + 1, False)):
+        comparisons = [Namespace(x=np.zeros(n_entries), is_sampled=False)]
+        assert bool(_compute_tables(calls, comparisons)) == has_table
 
 
 # Arrays of a fake library. test_other_libraries.py tests arrays of real libraries

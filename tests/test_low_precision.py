@@ -14,7 +14,7 @@ import pytest
 
 import npformer as npf
 from npformer.gradcheck import low_precision
-from npformer.gradcheck.kernels import Kernel
+from npformer.gradcheck.kernels import Kernel, differentiate
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 BF16, F16, F32 = ml_dtypes.bfloat16, np.float16, np.float32
@@ -481,3 +481,29 @@ def test_low_precision_wrong_function_has_no_relation():
         reference=np.sin,
     )
     assert report.rows[0].note.count(";") == 2 and "times" not in report.rows[0].note
+
+
+# --- the derivative of the reference ----------------------------------------------------------------
+
+
+def differentiate_reference(reference, x, signs):
+    """Return the derivatives of the sum of signs times reference(x), one per entry of x."""
+    kernel = Kernel(lambda x: (x, None), lambda dy, _: dy, reference, (x.astype(F32),), {}, None)
+    return differentiate(kernel, {"x": x}, np.array(signs), ("x",), range(x.size))
+
+
+@pytest.mark.parametrize("signs", [(1.0, 1.0, 1.0), (-1.0, -1.0, -1.0)])
+@pytest.mark.parametrize(("bend", "slopes"), [(np.maximum, (0, 1)), (np.minimum, (1, 0))])
+def test_differentiate_returns_nan_only_at_kinks(bend, slopes, signs):
+    """The derivatives of max(x, 0) and min(x, 0) are known on both sides of 0."""
+    found = differentiate_reference(lambda x: bend(x, 0.0), np.array([-0.5, 0.0, 1.0]), signs)
+    assert np.isnan(found[1])
+    np.testing.assert_allclose(found[[0, 2]], np.multiply(signs[0], slopes), atol=1e-9)
+
+
+@pytest.mark.parametrize("rate", [1.0, 3000.0])
+def test_differentiate_knows_that_a_curve_has_no_kink(rate):
+    """The slope of exp(3000 x) changes by 0.3 % within one step. This is not a kink."""
+    x = np.array([1.0, -0.9, 1.1])
+    found = differentiate_reference(lambda t: np.exp(rate * (t - x)), x, (1.0, -2.0, 0.5))
+    np.testing.assert_allclose(found, np.multiply((1.0, -2.0, 0.5), rate), rtol=1e-5)

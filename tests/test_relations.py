@@ -302,6 +302,17 @@ def test_find_relation_partners_axis_is_of_the_gradient():
     assert relation == Relation("partners", {"axis": 0, "found_distance": 1, "right_distance": 2})
 
 
+def test_find_relation_partners_axis_in_a_batch():
+    """d_output has three axes, and so has the gradient: the partners are along its last axis."""
+    batch = draw_integers(2, 1, 1, 2, 1, 1) * np.eye(2)[:, None, None, :, None, None]
+    found, right = (batch * table[None, :, :, None] for table in (neighbours, halves))
+    d_output = draw_integers(2, 3, 4)
+    found_dx, right_dx = (np.tensordot(d_output, table, 3) for table in (found, right))
+    case = Case(found_dx, right_dx, d_output=d_output, found_table=found, right_table=right)
+    parameters = {"axis": 2, "found_distance": 1, "right_distance": 2}
+    assert find_relation([case]) == Relation("partners", parameters)
+
+
 def test_find_relation_reversed_contributions_lie_in_boxes():
     """A 2 × 2 kernel at nine places, and an entry of d_output that contributes nothing."""
     kernel = draw_integers(2, 2)
@@ -545,6 +556,20 @@ def test_find_relation_symmetric_matrix_is_not_untransposed():
     """The matrix is so ill-conditioned that only a far larger difference would be meaningful."""
     tables = full + 5 * np.sign(full_wrong), full
     assert find_relation([make_table_case(*tables, {"W": np.diag([1e7, 1, 1, 1])})]) is None
+
+
+@pytest.mark.parametrize(("exact", "kind"), [(1e-4, "untransposed"), (1e-2, None)])
+def test_find_relation_nearly_singular_matrix_needs_precise_arrays(exact, kind):
+    """The inverse of W increases the errors of the arrays 10,000 times."""
+    generator = np.random.default_rng(3)
+    U, S = (np.linalg.qr(generator.standard_normal((4, 4)))[0] for _ in range(2))
+    matrix = U @ np.diag([1, 1, 1, 1e-4]) @ S
+    right = np.einsum("ts,ij->tisj", np.eye(3), generator.standard_normal((4, 4)))
+    errors = np.einsum("ts,ij->tisj", np.eye(3), generator.uniform(-1, 1, (4, 4)))
+    largest_error = exact * np.abs(right).max() * 1e4
+    found = right @ np.linalg.solve(matrix, matrix.T) + largest_error / 2 * errors
+    relation = find_relation([make_table_case(found, right, {"W": matrix})._replace(exact=exact)])
+    assert (relation and relation.kind) == kind
 
 
 def test_find_relation_few_accepts_errors_up_to_rounding():

@@ -22,19 +22,23 @@ from npformer.grader.times import parse_duration, parse_time
 from npformer.grader.worker.protocol import readable
 
 COLUMNS = {  # for each kind of column: the possible column names, the preferred name first
-    "id": "sis user id|student id|sid|id number|orgdefinedid|roster identifier|id|identifier|student number"
-    "|user id|canvas user id|lms user id|integration id",
-    "login": "sis login id|login id|username|login|github username",
-    "email": "email|email address|e-mail|e-mail address|mail",
-    "name": "student|name|full name|student name",
-    "first": "first name|firstname|given name",
-    "last": "last name|lastname|surname|family name",
+    "id": "sis user id|student id|sid|id number|id-nummer|numéro d'identification|número de id|orgdefinedid"
+    "|roster identifier|id|identifier|identifiant|identificador|student number|user id|canvas user id"
+    "|lms user id|integration id",
+    "login": "sis login id|login id|username|anmeldename|nom d'utilisateur|nombre de usuario|login"
+    "|github username",
+    "email": "email|email address|e-mail|e-mail address|e-mail-adresse|adresse de courriel"
+    "|dirección de correo|mail",
+    "name": "student|name|full name|vollständiger name|nom complet|nombre completo|student name",
+    "first": "first name|firstname|given name|vorname|prénom|nombre",
+    "last": "last name|lastname|surname|family name|nachname|nom|nom de famille|apellido(s)",
     "submission": "submission id",
     "role": "role|roles",
     "late": "lateness (h:m:s)",
     "minutes": "minutes late|late (minutes)",
     "seconds": "seconds late",
-    "submitted": "last modified (submission)|submission time",
+    "submitted": "last modified (submission)|zuletzt geändert (abgabe)|dernière modification (travail remis)"
+    "|última modificación (entrega)|submission time",
 }
 IDENTIFYING_KINDS = ("id", "login", "email", "name", "last")  # A class list needs one of these kinds.
 KEY_KINDS = ("id", "login", "email", "submission")
@@ -59,6 +63,9 @@ STAFF_ROLES = (
 STUDENT_SUFFIX = re.compile(r"\.(zip|(py|ipynb)(\.txt|\.json)?)$", re.IGNORECASE)
 GRADESCOPE_EXPORT = re.compile(r"^assignment_\d+_export/")  # this number is the assignment's
 ALL_REPOSITORIES = "submissions"  # `gh classroom clone student-repos` makes the folder hw1-submissions
+# Moodle writes one of these words before a number, in English, German, French or Spanish.
+PARTICIPANT = re.compile(r"(participante?|teilnehmer(/|\*)?in) ?(?=\d)")
+PARTICIPANT_WORDS = {"participant", "participante", "teilnehmerin"}  # the same words in names of files
 MAX_HEADER_LENGTH = 300  # the largest length of the columns in an error message; the file may be binary
 MAX_NAME_WORDS = 5
 MIN_KEY_LENGTH = 4  # A shorter word in a path could equal a login or number by accident, so it is ignored.
@@ -184,8 +191,13 @@ def normalize_key(text: str) -> str:
     """Return a number, login or address in lowercase.
 
     Moodle's word "Participant" and Brightspace's "#" before it are removed.
+
+    >>> normalize_key("Teilnehmer/in88")
+    '88'
     """
-    return text.strip().casefold().removeprefix("participant ").removeprefix("#")
+    key = text.strip().casefold()
+    match = PARTICIPANT.match(key)
+    return key[match.end() :] if match else key.removeprefix("#")
 
 
 def _split_name(text: str) -> list[str]:
@@ -311,7 +323,8 @@ def _find_by_lms_name(index: Index, lms_name: LmsName) -> set[Student]:
     if lms_name.system == "blackboard":
         found = _find_by_login_after_title(index, lms_name.id)
     written_words = set(_split_name(lms_name.name))
-    must_compare = lms_name.system == "moodle" and written_words and written_words != {"participant"}
+    names_someone = not written_words <= PARTICIPANT_WORDS
+    must_compare = lms_name.system == "moodle" and names_someone
     if found and must_compare:
         return {student for student in found if _shares_word(student, written_words)}
     return found or _find_by_name(index, lms_name.name)

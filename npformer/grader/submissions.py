@@ -37,7 +37,7 @@ IGNORED_FILES = (
     "desktop.ini",
 )  # Files whose names start with these texts come from operating systems.
 LMS_NAME_PATTERNS = {  # the beginning of a file's or folder's name, as each system writes it
-    "moodle": r"(?:(?P<name>[^_]+)_|Participant )(?P<id>\d+)_assignsubmission_",
+    "moodle": r"(?:(?P<name>[^_]+)_|(?:Participante?|Teilnehmerin) ?)(?P<id>\d+)_assignsubmission_",
     "canvas": r"(?P<name>.+?)_(?P<late>LATE_)?(?P<id>\d+)_(?P<number>\d+)_.",
     "anonymous canvas": r"(?P<late>LATE_)?(?P<id>anon_[^\W_]+)_(?P<number>\d+)_.",
     "blackboard": r".+?_(?P<id>.+?)_attempt_(?P<time>\d{4}(?:-\d\d){5})",

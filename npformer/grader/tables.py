@@ -102,7 +102,9 @@ def find_column(header: Sequence[str], name: str) -> int | None:
 def normalize_column_name(name: str) -> str:
     """Return a column name in lowercase, with single spaces instead of underscores and newlines.
 
+    A curved apostrophe, as in French, becomes a straight one.
+
     >>> normalize_column_name("github_username ")
     'github username'
     """
-    return " ".join(name.replace("_", " ").casefold().split())
+    return " ".join(name.replace("_", " ").replace("’", "'").casefold().split())

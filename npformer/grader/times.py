@@ -14,6 +14,32 @@ FORMATS = (  # without the day of the week, which is removed before
     "%Y-%m-%d %H:%M",
     "%Y-%m-%d-%H-%M-%S",  # Blackboard
 )
+MONTHS = (  # in English, German, French and Spanish
+    "January Januar janvier enero",
+    "February Februar février febrero",
+    "March März mars marzo",
+    "April April avril abril",
+    "May Mai mai mayo",
+    "June Juni juin junio",
+    "July Juli juillet julio",
+    "August August août agosto",
+    "September September septembre septiembre",
+    "October Oktober octobre octubre",
+    "November November novembre noviembre",
+    "December Dezember décembre diciembre",
+)
+WEEKDAYS = (
+    "Monday Montag lundi lunes",
+    "Tuesday Dienstag mardi martes",
+    "Wednesday Mittwoch mercredi miércoles",
+    "Thursday Donnerstag jeudi jueves",
+    "Friday Freitag vendredi viernes",
+    "Saturday Samstag samedi sábado",
+    "Sunday Sonntag dimanche domingo",
+)
+WEEKDAY = re.compile(rf"({'|'.join(' '.join(WEEKDAYS).split())}),? ", re.IGNORECASE)
+# For example "3. März 2026" or "3 de marzo de 2026".
+DATE = re.compile(r"(?P<day>\d{1,2})\.? (?:de )?(?P<month>[^\W\d_]+) (?:de )?(?P<year>\d{4})")
 ZONE = r"(?P<time>\d{4}-.*\d) ?(?P<zone>[+-]\d\d:?\d\d|[A-Za-z]+(/[\w+-]+)*)$"
 
 
@@ -28,7 +54,7 @@ def parse_time(text: str) -> float | None:
     True
     """
     text = re.sub(r"(?<=\d)T(?=\d)|\s+", " ", text.strip())
-    text = re.sub(r"^[A-Za-z]+day, ", "", text)
+    text = _translate_date(text)
     match = re.match(ZONE, text)
     zone = _find_zone(match["zone"]) if match else None
     if match and zone is None:
@@ -40,6 +66,24 @@ def parse_time(text: str) -> float | None:
         except (ValueError, OverflowError):
             continue
     return None
+
+
+def _translate_date(text: str) -> str:
+    """Return a date of Moodle in English without the day of the week. Other texts stay as they are.
+
+    >>> _translate_date("Dienstag, 3. März 2026, 22:15")
+    '3 March 2026, 22:15'
+    """
+    weekday = WEEKDAY.match(text)
+    text = text[weekday.end() :] if weekday else text
+    match = DATE.match(text)
+    if match is None:
+        return text
+    for names in MONTHS:
+        english, *_ = names.split()
+        if match["month"].casefold() in names.casefold().split():
+            return f"{match['day']} {english} {match['year']}{text[match.end() :]}"
+    return text
 
 
 def _find_zone(name: str) -> tzinfo | None:

@@ -3,8 +3,8 @@
 The table is Moodle's grading worksheet or Canvas' gradebook. Only one column changes. The importers of both
 systems find a student by the number in the file, so every other cell stays as it is.
 
-Sources: Moodle, `mod/assign/feedback/offline/importgradeslib.php` and `locallib.php`; Canvas,
-`lib/gradebook_importer.rb`.
+Sources: Moodle, `mod/assign/feedback/offline/importgradeslib.php` and `locallib.php`, and for other languages
+`assign.php` of the language packs; Canvas, `lib/gradebook_importer.rb`.
 """
 
 import re
@@ -25,12 +25,31 @@ from npformer.grader.points import StudentPoints
 from npformer.grader.tables import BYTE_ORDER_MARKS, Table, encode_table, find_column, read_table
 from npformer.grader.worker.protocol import readable
 
-MOODLE_COLUMNS = ("Identifier", "Grade", "Last modified (grade)")  # Moodle's importer needs these names.
 CANVAS_COLUMNS = ("ID", "Section")  # Canvas' importer needs these names, and one of the names below.
 CANVAS_FIRST_COLUMNS = (["Student"], ["LastName"])
 CANVAS_ASSIGNMENT = r"(?P<title>.+) \(\d+\)$"  # Canvas finds the assignment by this number.
 KEPT_GRADES = ("EX", "N/A")  # In Canvas, the student is excused, or does not have the assignment.
-MARKED_COLUMNS = ("Identifier", "Student")  # Importers ignore a byte order mark before these names.
+
+
+class MoodleColumns(NamedTuple):
+    """The names of the columns of Moodle's grading worksheet that the grader needs, in one language."""
+
+    identifier: str
+    grade: str
+    last_modified: str  # the time of the last change of the grade
+    maximum: str
+
+
+MOODLE_COLUMNS = {  # Moodle's importer needs the first three names in the language of the user.
+    "English": MoodleColumns("Identifier", "Grade", "Last modified (grade)", "Maximum grade"),
+    "German": MoodleColumns("ID", "Bewertung", "Zuletzt geändert (Bewertung)", "Bestwertung"),
+    "French": MoodleColumns("Identifiant", "Note", "Dernière modification (note)", "Note maximale"),
+    "Spanish": MoodleColumns(
+        "Identificador", "Calificación", "Última modificación (calificación)", "Calificación máxima"
+    ),
+}
+# Importers ignore a byte order mark before these names.
+MARKED_COLUMNS = ("Student", *(columns.identifier for columns in MOODLE_COLUMNS.values()))
 
 
 class Worksheet(NamedTuple):
@@ -44,7 +63,7 @@ class Worksheet(NamedTuple):
 
 
 def read_worksheet(path: Path, assignment: Assignment, columns: str = "") -> Worksheet:
-    """Read a grading worksheet of Moodle or a gradebook of Canvas.
+    """Read a gradebook of Canvas, or a grading worksheet of Moodle in a language of MOODLE_COLUMNS.
 
     Raises
     ------
@@ -54,13 +73,15 @@ def read_worksheet(path: Path, assignment: Assignment, columns: str = "") -> Wor
     """
     table = read_table(path)
     names = [name.strip() for name in table.header]
-    if set(MOODLE_COLUMNS) <= set(names):
-        column = names.index("Grade")
-        _check_maximum_grade(path.name, table, assignment)
+    moodle_columns = _find_moodle_columns(names)
+    if moodle_columns:
+        column = names.index(moodle_columns.grade)
+        _check_maximum_grade(path.name, table, moodle_columns.maximum, assignment)
     elif names[:1] in CANVAS_FIRST_COLUMNS and set(CANVAS_COLUMNS) <= set(names):
         column = _find_assignment_column(path.name, names, assignment.title)
     else:
-        moodle = f"Moodle's grading worksheet (columns {', '.join(MOODLE_COLUMNS)})"
+        languages = [f"{name}: {', '.join(columns[:3])}" for name, columns in MOODLE_COLUMNS.items()]
+        moodle = f"Moodle's grading worksheet (columns in {'; in '.join(languages)})"
         canvas = "Canvas' gradebook (columns Student, ID, Section)"
         known = readable(", ".join(names), MAX_HEADER_LENGTH)
         raise ValueError(f"{path.name}: expected {moodle} or {canvas}; the columns are {known}")
@@ -68,9 +89,18 @@ def read_worksheet(path: Path, assignment: Assignment, columns: str = "") -> Wor
     return Worksheet(path.name, target, table, read_students(table, path.name, columns), column)
 
 
-def _check_maximum_grade(file_name: str, table: Table, assignment: Assignment) -> None:
+def _find_moodle_columns(names: Sequence[str]) -> MoodleColumns | None:
+    """Return the columns of Moodle's grading worksheet in the language of these column names."""
+    for columns in MOODLE_COLUMNS.values():
+        needed = {columns.identifier, columns.grade, columns.last_modified}
+        if needed <= set(names):
+            return columns
+    return None
+
+
+def _check_maximum_grade(file_name: str, table: Table, column_name: str, assignment: Assignment) -> None:
     """Raise ValueError if Moodle would ignore points, because they are above the maximum grade."""
-    column = find_column(table.header, "Maximum grade")
+    column = find_column(table.header, column_name)
     texts = {row[column] for row in table.rows} if column is not None else set()
     for text in sorted(texts):
         try:

@@ -8,11 +8,11 @@ PYTHON is an interpreter that has torch, jax and autograd, for example
 `uv run --isolated --with torch --with jax --with autograd python`. Set OMP_NUM_THREADS=1. All tools together
 take a few minutes on one core.
 
-The wrong backward passes are those with the label "wrong" in hard_pairs.txt, and the mistakes in planted.txt.
-The correct ones have the label "right", or are the correct backward passes of the operations in planted.txt.
-Pairs with a different label have no correct verdict. The pairs of said_pairs.txt are left out: their labels
-depend on the tolerance of npformer and on its rules for the form of gradients. Functions with several outputs
-are left out too.
+The wrong backward passes are those with the label "wrong" in hard_pairs.txt, and the mistakes in planted.txt
+and fresh.txt. The correct ones have the label "right", or are the correct backward passes of the operations
+in planted.txt and fresh.txt. Pairs with a different label have no correct verdict. The pairs of
+said_pairs.txt are left out: their labels depend on the tolerance of npformer and on its rules for the form of
+gradients. Functions with several outputs are left out too.
 
 Each tool has its default settings. It differentiates every floating array, and gets the other arguments as
 constants. A generator is copied for each call, so dropout uses the same mask. A tool passes a pair, rejects
@@ -38,13 +38,14 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from pairs import DATA, HARD_PAIRS, LATER_BUGS, PLANTED_BUGS, make_pair  # noqa: E402
+from pairs import DATA, FRESH_BUGS, HARD_PAIRS, LATER_BUGS, PLANTED_BUGS, make_pair  # noqa: E402
 
 import npformer as npf  # noqa: E402
 from npformer.tree import get_branches, iter_nested_leaves, map_nested_leaves  # noqa: E402
 
 PAGE = ROOT / "notebooks" / "guide" / "gradient_tests.md"
 RESULTS = DATA / "gradcheck_tools.json"
+BUGS = PLANTED_BUGS | LATER_BUGS | FRESH_BUGS
 SEED = 0
 
 
@@ -59,7 +60,7 @@ class Case(NamedTuple):
     """A pair of functions with its label, and a function that makes it anew."""
 
     name: str
-    is_planted: bool  # in planted.txt
+    is_planted: bool  # in planted.txt or fresh.txt
     label: str  # "wrong" or "right"
     make: Callable[[], "FlatPair"]
 
@@ -127,7 +128,7 @@ class FlatPair:
 
 
 def make_planted(name: str, is_wrong: bool) -> FlatPair:
-    bug = (PLANTED_BUGS | LATER_BUGS)[name]
+    bug = BUGS[name]
     return FlatPair(bug.forward, bug.wrong if is_wrong else bug.right, copy.deepcopy(bug.args), {})
 
 
@@ -139,7 +140,7 @@ def make_hard(row: Any) -> FlatPair:
 def list_cases() -> list[Case]:
     """Return all pairs that have the label wrong or right."""
     cases = {}
-    for name, bug in (PLANTED_BUGS | LATER_BUGS).items():
+    for name, bug in BUGS.items():
         output, _ = bug.forward(*bug.args)
         if not isinstance(output, np.ndarray | np.generic):
             continue

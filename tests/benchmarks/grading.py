@@ -1,11 +1,11 @@
 """Measure how the time and memory of grading grow with the size of the class.
 
-    uv run python tests/benchmarks/grading.py [SUBMISSIONS ...] [--workers N]
+    uv run python tests/benchmarks/grading.py [SUBMISSIONS ...] [--functions N] [--workers N]
 
-Every submission answers four exercises that ask for a function. Every second submission has two wrong
-answers. The CPU time is the user and system time of this process, of all grading processes and of all
-workers. With bubblewrap, the kernel does not report the time of workers, so the CPU time is too small. To
-measure all of it, run this script with a PATH without `bwrap`.
+Every submission answers up to 13 exercises that ask for a function, by default four. Every second submission
+has two wrong answers. The CPU time is the user and system time of this process, of all grading processes and
+of all workers. With bubblewrap, the kernel does not report the time of workers, so the CPU time is too small.
+To measure all of it, run this script with a PATH without `bwrap`.
 """
 
 import argparse
@@ -25,7 +25,21 @@ from npformer.grader.points import format_answers_table
 from npformer.grader.submissions import find_submissions
 from npformer.grader.supervisor import Journal, grade_class
 
-IDS = ("ffn.forward", "layer_norm.backward", "softmax.forward", "attention.forward")
+IDS = (
+    "ffn.forward",
+    "layer_norm.backward",
+    "softmax.forward",
+    "attention.forward",
+    "pe.table",
+    "heads.split",
+    "heads.merge",
+    "layer_norm.forward",
+    "ffn.backward",
+    "attention.backward",
+    "cross_entropy.forward",
+    "cross_entropy.backward",
+    "softmax.backward",
+)
 
 
 def rename_solution(exercise_id: str) -> str:
@@ -48,11 +62,11 @@ class Measurement(NamedTuple):
     share_correct: float  # the number of correct answers divided by the number of answers
 
 
-def make_submission(number):
+def make_submission(number, n_functions):
     """Return the text of a submission. If the number is odd, two answers are 1.5 times too large."""
-    wrong = {(number // 2 + k) % len(SOLUTIONS) for k in range(2)} if number % 2 else set()
+    wrong = {(number // 2 + k) % n_functions for k in range(2)} if number % 2 else set()
     answers = []
-    for i, text in enumerate(SOLUTIONS):
+    for i, text in enumerate(SOLUTIONS[:n_functions]):
         answers.append(text.replace("return ", "return 1.5 * ", 1) if i in wrong else text)
     return "\n\n\n".join(["import math\nimport numpy as np", f"student = 'Student {number}'", *answers])
 
@@ -69,18 +83,19 @@ def get_peak_megabytes(who):
     return resource.getrusage(who).ru_maxrss / unit
 
 
-def measure(count, workers):
+def measure(count, n_functions, workers):
     """Grade a class with `count` submissions and return the measurement."""
+    ids = [*IDS[:n_functions]]
     with tempfile.TemporaryDirectory() as scratch:
         folder, out = Path(scratch, "class"), Path(scratch, "out.csv")
         folder.mkdir()
         for i in range(count):
-            (folder / f"{i:06}.py").write_text(make_submission(i), encoding="utf-8")
+            (folder / f"{i:06}.py").write_text(make_submission(i, n_functions), encoding="utf-8")
         cpu_before, wall_before = get_cpu_seconds(), time.perf_counter()
-        rows = grade_class(find_submissions(folder), [*IDS], Limits(), workers=workers, journal=Journal(out))
-        out.write_text(format_answers_table(rows, make_assignment(IDS)), newline="")
+        rows = grade_class(find_submissions(folder), ids, Limits(), workers=workers, journal=Journal(out))
+        out.write_text(format_answers_table(rows, make_assignment(ids)), newline="")
         wall, cpu = time.perf_counter() - wall_before, get_cpu_seconds() - cpu_before
-    assert len(rows) == count * len(IDS)
+    assert len(rows) == count * len(ids)
     passed_count = sum(row.status == "pass" for row in rows)
     return Measurement(
         wall,
@@ -95,11 +110,12 @@ def main():
     """Print one line of measurements per class size."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("counts", nargs="*", type=int, default=[50, 200, 1000])
+    parser.add_argument("--functions", type=int, default=4, choices=range(2, len(IDS) + 1), metavar="N")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     print("submissions      wall   a submission: CPU      wall    memory   largest  right")
     for count in options.counts:
-        result = measure(count, options.workers)
+        result = measure(count, options.functions, options.workers)
         cpu_ms, wall_ms = result.cpu_seconds / count * 1e3, result.wall_seconds / count * 1e3
         times = f"{result.wall_seconds:7.1f} s {cpu_ms:16.0f} ms {wall_ms:6.0f} ms"
         memory = f"{result.own_megabytes:6.0f} MB {result.largest_megabytes:6.0f} MB"

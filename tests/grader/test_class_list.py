@@ -50,6 +50,27 @@ FORMS = {
         "",
         [ANNA],
     ),
+    "moodle gradebook in german": (
+        'Vorname,Nachname,ID-Nummer,Anmeldename,E-Mail-Adresse,"Aufgabe: HW 1 (Punkte)"\n'
+        "Anna,Smith,4711,asmith,anna@x.org,-\n",
+        "utf-8",
+        "",
+        [ANNA],
+    ),
+    "moodle gradebook in french": (
+        "Prénom,Nom,Numéro d'identification,Nom d'utilisateur,Adresse de courriel,\"Devoir : HW 1 (Brut)\"\n"
+        "Anna,Smith,4711,asmith,anna@x.org,-\n",
+        "utf-8",
+        "",
+        [ANNA],
+    ),
+    "moodle gradebook in spanish": (
+        'Nombre,Apellido(s),"Número de ID","Nombre de usuario","Dirección de correo","Tarea: HW 1 (Real)"\n'
+        "Anna,Smith,4711,asmith,anna@x.org,-\n",
+        "utf-8",
+        "",
+        [ANNA],
+    ),
     "gradescope roster": (
         "First Name,Last Name,SID,Email,Role,Sections\nAnna,Smith,4711,anna@x.org,Student,\n"
         "Eva,Boss,,eva@x.org,Instructor,\nTom,Helper,,tom@x.org,TA,\n",
@@ -147,6 +168,9 @@ KEYS = {
     "canvas gradebook": {"88", "4711", "anna@x.org"},
     "canvas people": {"88", "4711", "anna@x.org"},
     "moodle grading worksheet": {"88", "4711", "anna@x.org"},
+    "moodle gradebook in german": {"4711", "asmith", "anna@x.org"},
+    "moodle gradebook in french": {"4711", "asmith", "anna@x.org"},
+    "moodle gradebook in spanish": {"4711", "asmith", "anna@x.org"},
     "brightspace": {"4711", "anna", "anna@x.org"},
     "nbgrader": {"88", "4711", "anna@x.org"},
     "github classroom": {"4711", "anna-s"},

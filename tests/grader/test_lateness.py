@@ -35,7 +35,13 @@ TIMES = {  # a text, and the time in seconds since 1970; None if it cannot be re
     "2026-03-03 22:15:00 Europe/Berlin": 1772572500.0,
     "2026-03-03 22:15:00 Europe/Nowhere": None,
     "2026-03-03 22:15:00 +9999": None,
-    "Dienstag, 3. März 2026, 22:15": None,
+    "Dienstag, 3. März 2026, 22:15": LATE_EVENING,
+    "mardi 3 mars 2026, 22:15": LATE_EVENING,
+    "martes, 3 de marzo de 2026, 22:15": LATE_EVENING,
+    "martes, 3 de marzo de 2026, 10:15 PM": LATE_EVENING,
+    "3. märz 2026, 22:15": LATE_EVENING,
+    "tirsdag den 3. marts 2026, 22:15": None,
+    "3 marts 2026, 22:15": None,
     "3/3/26, 22:15": None,
     "31 February 2026, 22:15": None,
     "-": None,
@@ -46,6 +52,36 @@ TIMES = {  # a text, and the time in seconds since 1970; None if it cannot be re
 @pytest.mark.parametrize("text", TIMES)
 def test_parse_time_of_each_format(text):
     assert parse_time(text) == TIMES[text]
+
+
+DATES = {  # for each language: how Moodle writes a date, the months, and the days of the week
+    "German": (
+        "{weekday}, {day}. {month} {year}, 08:05",
+        "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+        "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
+    ),
+    "French": (
+        "{weekday} {day} {month} {year}, 08:05",
+        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+        "lundi mardi mercredi jeudi vendredi samedi dimanche",
+    ),
+    "Spanish": (
+        "{weekday}, {day} de {month} de {year}, 08:05",
+        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+        "lunes martes miércoles jueves viernes sábado domingo",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", DATES)
+def test_parse_time_knows_each_month_and_weekday(language):
+    form, months, weekdays = DATES[language]
+    for number, month in enumerate(months.split(), start=1):
+        for day in range(1, 8):
+            time = datetime(2026, number, day, 8, 5)
+            weekday = weekdays.split()[time.weekday()]
+            text = form.format(weekday=weekday, day=day, month=month, year=2026)
+            assert parse_time(text) == time.timestamp(), text
 
 
 # --- one submission --------------------------------------------------------------------------------
@@ -233,13 +269,13 @@ def test_grade_canvas_marks_late_zip_files(grade_class, tmp_path):
 def test_grade_reports_times_that_cannot_be_read(grade_class):
     class_list = (
         "Identifier,Full name,Last modified (submission)\n"
-        'Participant 1,Anna,"Wednesday, 4 March 2026, 9:30 AM"\nParticipant 2,Ben,"Mittwoch, 4. März"\n'
+        'Participant 1,Anna,"Wednesday, 4 March 2026, 9:30 AM"\nParticipant 2,Ben,"onsdag, 4. mars"\n'
     )
     files = {"Anna_1_assignsubmission_file_/hw.py": ANSWER, "Ben_2_assignsubmission_file_/hw.py": ANSWER}
     grades, output, page = grade_class(files, class_list)
     assert grades == {"Anna": ("2", "1"), "Ben": ("4", "0")}
-    assert "To decide: the time of submission of Ben (Participant 2) cannot be read: 'Mittwoch" in output
-    assert "Mittwoch" in page and "No lateness" not in output + page
+    assert "To decide: the time of submission of Ben (Participant 2) cannot be read: 'onsdag" in output
+    assert "onsdag" in page and "No lateness" not in output + page
 
 
 def test_grade_reads_timestamps_of_nbgrader(grade_class):

@@ -48,6 +48,18 @@ LAYOUTS: dict[
         "Participant 4711_assignsubmission_file_/hw1.py": ANNA,
         "Participant_4713_assignsubmission_file_/hw1.py": BEN,
     },
+    "moodle, anonymous, in German": {
+        "Teilnehmerin4711_assignsubmission_file_/hw1.py": ANNA,
+        "Teilnehmerin_4713_assignsubmission_file_/hw1.py": BEN,
+    },
+    "moodle, anonymous, in French": {
+        "Participant4711_assignsubmission_file_/hw1.py": ANNA,
+        "Participant_4713_assignsubmission_file_/hw1.py": BEN,
+    },
+    "moodle, anonymous, in Spanish": {
+        "Participante4711_assignsubmission_file_/hw1.py": ANNA,
+        "Participante_4713_assignsubmission_file_/hw1.py": BEN,
+    },
     "moodle, groups": {
         "Group A_4711_assignsubmission_file_/hw1.py": None,
         "Default group_assignsubmission_file_/hw1.py": None,
@@ -155,3 +167,10 @@ def test_find_submissions_name_of_the_class_zip(zip_name, original_name, tmp_pat
         archive.writestr("a.py", "")
     (file,) = find_submissions(tmp_path / zip_name)
     assert file.original_name == original_name
+
+
+@pytest.mark.parametrize("start", ["Participant ", "Participant", "Participante", "Teilnehmerin"])
+@pytest.mark.parametrize("separator", ["", "_"])
+def test_parse_lms_name_of_anonymous_moodle_submission(start, separator):
+    lms_name = parse_lms_name(f"{start}{separator}4711_assignsubmission_file_")
+    assert (lms_name.system, lms_name.id) == ("moodle", "4711")

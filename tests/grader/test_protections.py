@@ -20,9 +20,10 @@ from multiprocessing.connection import Pipe
 from pathlib import Path
 
 import pytest
-from class_files import make_submission
+from class_files import make_submission, write_text
 
 import npformer.functional
+from npformer import cli
 from npformer.grader import bubblewrap, grade_commands, grading_process, supervisor, worker_process
 from npformer.grader.bubblewrap import Protection
 from npformer.grader.companions import Companions
@@ -521,6 +522,15 @@ def run_as(monkeypatch):
         grade_commands._check_protection(options, grading_process.Limits())
 
     return check
+
+
+def test_check_as_root_without_sandbox_needs_no_option(tmp_path, capsys, cached_grading, monkeypatch):
+    monkeypatch.setattr(grading_process, "find_system_protection", lambda limits: NO_SANDBOX)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    path = write_text(tmp_path / "hw.py", "order_bag = 'b'")
+    assert cli.main(["check", str(path)]) == 0
+    output = capsys.readouterr()
+    assert "Correct: 1 of 1." in output.out and output.err == ""
 
 
 def test_grade_as_root_without_sandbox_needs_unsafe(run_as, capsys):

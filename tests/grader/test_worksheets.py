@@ -5,6 +5,7 @@
 
 import csv
 import io
+from datetime import datetime
 
 import pytest
 from class_files import format_options, write_text
@@ -25,6 +26,47 @@ MOODLE = (
     '"Tuesday, 3 March 2026, 9:15 PM","Wednesday, 4 March 2026, 9:15 PM",\n'
     '"Participant 90","Zoë Núñez",4713,zoe@x.org,"No submission",,10.00,Yes,-,-,\n'
 )
+GERMAN = (
+    'ID,"Vollständiger Name",ID-Nummer,E-Mail-Adresse,Status,Bewertung,Bestwertung,'
+    '"Bewertung kann geändert werden","Zuletzt geändert (Abgabe)","Zuletzt geändert (Bewertung)",'
+    '"Feedback als Kommentar"\n'
+    'Teilnehmer/in88,"Anna Smith",4711,anna@x.org,"Zur Bewertung abgegeben",,"10,00",Ja,'
+    '"Dienstag, 3. März 2026, 22:15",-,\n'
+    'Teilnehmer/in89,"Anna Smith",4712,smith@x.org,"Zur Bewertung abgegeben","1,00","10,00",Ja,'
+    '"Dienstag, 3. März 2026, 21:15","Mittwoch, 4. März 2026, 21:15",\n'
+    'Teilnehmer/in90,"Zoë Núñez",4713,zoe@x.org,"Keine Abgabe",,"10,00",Ja,-,-,\n'
+)
+FRENCH = (
+    'Identifiant,"Nom complet","Numéro d’identification","Adresse de courriel",Statut,Note,"Note maximale",'
+    '"La note peut être modifiée","Dernière modification (travail remis)","Dernière modification (note)",'
+    '"Feedback par commentaires"\n'
+    'Participant88,"Anna Smith",4711,anna@x.org,"Remis pour évaluation",,"10,00",Oui,'
+    '"mardi 3 mars 2026, 22:15",-,\n'
+    'Participant89,"Anna Smith",4712,smith@x.org,"Remis pour évaluation","1,00","10,00",Oui,'
+    '"mardi 3 mars 2026, 21:15","mercredi 4 mars 2026, 21:15",\n'
+    'Participant90,"Zoë Núñez",4713,zoe@x.org,"Aucun travail remis",,"10,00",Oui,-,-,\n'
+)
+SPANISH = (
+    'Identificador,"Nombre completo","Número de ID","Dirección de correo",Estado,Calificación,'
+    '"Calificación máxima","La calificación puede ser cambiada","Última modificación (entrega)",'
+    '"Última modificación (calificación)","Comentarios de retroalimentación"\n'
+    'Participante88,"Anna Smith",4711,anna@x.org,"Enviado para calificar",,"10,00",Sí,'
+    '"martes, 3 de marzo de 2026, 22:15",-,\n'
+    'Participante89,"Anna Smith",4712,smith@x.org,"Enviado para calificar","1,00","10,00",Sí,'
+    '"martes, 3 de marzo de 2026, 21:15","miércoles, 4 de marzo de 2026, 21:15",\n'
+    'Participante90,"Zoë Núñez",4713,zoe@x.org,"Sin entrega",,"10,00",Sí,-,-,\n'
+)
+# For each language: a worksheet, the three columns that Moodle's importer finds, and the word before a number.
+LANGUAGES = {
+    "English": (MOODLE, ("Identifier", "Grade", "Last modified (grade)"), "Participant "),
+    "German": (GERMAN, ("ID", "Bewertung", "Zuletzt geändert (Bewertung)"), "Teilnehmer/in"),
+    "French": (FRENCH, ("Identifiant", "Note", "Dernière modification (note)"), "Participant"),
+    "Spanish": (
+        SPANISH,
+        ("Identificador", "Calificación", "Última modificación (calificación)"),
+        "Participante",
+    ),
+}
 CANVAS = (
     "Student,ID,SIS User ID,SIS Login ID,Section,HW 1 (55),HW 2 (56),Current Score,Final Score\n"
     ",,,,,Manual Posting,,,\n"
@@ -41,11 +83,15 @@ def parse(data):
     return list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline="")))
 
 
-def import_moodle(data):
-    """Return {number in Identifier: (grade, last modification of the grade)}."""
+def import_moodle(data, language="English"):
+    """Return {number in Identifier: (grade, last modification of the grade)}.
+
+    Like Moodle's importer, this function cuts off as many characters as the word before the number has.
+    """
     header, *rows = parse(data)
-    number, grade, modified = map(header.index, ("Identifier", "Grade", "Last modified (grade)"))
-    return {row[number][len("Participant ") :]: (row[grade], row[modified]) for row in rows}
+    _, names, word = LANGUAGES[language]
+    number, grade, modified = map(header.index, names)
+    return {row[number][len(word) :]: (row[grade], row[modified]) for row in rows}
 
 
 def import_canvas(data, assignment_id):
@@ -86,6 +132,27 @@ def test_fill_worksheet_of_moodle_changes_only_grades(tmp_path):
     old, new = parse(MOODLE.encode()), parse(data)
     changes = {(i, old[0][j]) for i, row in enumerate(old) for j, cell in enumerate(row) if cell != new[i][j]}
     assert changes == {(1, "Grade"), (2, "Grade")} and list(map(len, old)) == list(map(len, new))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_fill_worksheet_of_moodle_in_each_language(language, tmp_path):
+    text, names, _ = LANGUAGES[language]
+    worksheet = make_worksheet(tmp_path, text)
+    anna, other_anna, zoe = list_students(worksheet)
+    keys = [{"88", "4711", "anna@x.org"}, {"89", "4712", "smith@x.org"}, {"90", "4713", "zoe@x.org"}]
+    assert [student.keys for student in (anna, other_anna, zoe)] == keys
+    assert anna[:3] == ("4711", "Anna Smith", "anna@x.org")
+    times = (datetime(2026, 3, 3, 22, 15).timestamp(), datetime(2026, 3, 3, 21, 15).timestamp(), None)
+    assert tuple(student.submitted for student in (anna, other_anna, zoe)) == times
+    class_points = [make_points(anna, 2.5), make_points(other_anna, 0.0), make_points(zoe, 0.0, False)]
+    data, undecided = fill_worksheet(worksheet, class_points)
+    assert undecided == []
+    assert data.startswith(b"\xef\xbb\xbf"), "Excel needs the mark for the accents, and Moodle removes it."
+    filled = import_moodle(data, language)
+    assert {number: grade for number, (grade, _) in filled.items()} == {"88": "2.5", "89": "0", "90": ""}
+    old, new = parse(text.encode()), parse(data)
+    changes = {(i, old[0][j]) for i, row in enumerate(old) for j, cell in enumerate(row) if cell != new[i][j]}
+    assert changes == {(1, names[1]), (2, names[1])}
 
 
 def test_fill_worksheet_of_canvas_changes_one_column(tmp_path):
@@ -168,7 +235,13 @@ def test_fill_worksheet_keeps_other_encodings(encoding, tmp_path):
 # --- reading ---------------------------------------------------------------------------------------
 
 REJECTED = {  # the text of a file, and a part of the message
-    "": "expected Moodle's grading worksheet (columns Identifier, Grade, Last modified (grade)) or Canvas'",
+    "": "expected Moodle's grading worksheet (columns in English: Identifier, Grade, Last modified (grade); in",
+    "ID,Betyg\n": "in German: ID, Bewertung, Zuletzt geändert (Bewertung); in French: Identifiant, Note, Derni",
+    "Betyg,ID\n": "in Spanish: Identificador, Calificación, Última modificación (calificación)) or Canvas'",
+    "ID,Bewertung,Last modified (grade)\n": "; the columns are ID, Bewertung, Last modified (grade)",
+    GERMAN.replace("10,00", "0,5"): "the maximum grade is 0,5; Moodle ignores larger grades",
+    FRENCH.replace("10,00", "0,5"): "the maximum grade is 0,5; Moodle ignores larger grades",
+    SPANISH.replace("10,00", "0,5"): "the maximum grade is 0,5; Moodle ignores larger grades",
     "Name,Grade\n": "or Canvas' gradebook (columns Student, ID, Section); the columns are Name, Grade",
     MOODLE.replace("10.00", "0.5"): "the assignment gives 1 points, the maximum grade is 0.5; Moodle ignores",
     MOODLE.replace("10.00", '"0,5"'): "the maximum grade is 0,5; Moodle ignores larger grades",
@@ -230,7 +303,15 @@ def test_grade_fills_the_worksheet_into_a_new_file(grade, tmp_path):
     code, output = grade(worksheet=tmp_path / "moodle.csv")
     assert code == 0 and f"written: {tmp_path / 'moodle-graded.csv'}" in output
     assert (tmp_path / "moodle.csv").read_text(encoding="utf-8") == MOODLE
-    grades = import_moodle((tmp_path / "moodle-graded.csv").read_bytes())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_grade_finds_lateness_in_each_language(language, grade, tmp_path):
+    text, *_ = LANGUAGES[language]
+    write_text(tmp_path / "moodle.csv", text)
+    code, output = grade(worksheet=tmp_path / "moodle.csv")
+    assert code == 0 and "To decide" not in output and "No lateness" not in output
+    grades = import_moodle((tmp_path / "moodle-graded.csv").read_bytes(), language)
     assert [grade for grade, _ in grades.values()] == ["2", "4", ""], "the first student is late"
 
 
