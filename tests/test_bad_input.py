@@ -78,7 +78,7 @@ ODD_VALUES_OF_KIND = {
     "dtype": ["(-3,)f8", np.dtype(complex), *DTYPES[:6], *NAMES_OF_DTYPES, FLOAT32],
 }
 FLOATS = ("Float", "Bias", "Constant")
-BROADCASTING = ("Mask", "Bias", "Constant", "Counted")
+BROADCASTING = ("Mask", "Bias", "Constant", "Counted", "RowNumbers")
 ARRAYS = ("Float", "Ids", "Numbers", *BROADCASTING)
 
 
@@ -199,6 +199,7 @@ IS_RIGHT_KIND = {
     "Ids": lambda value: is_array_of(value, *INTEGERS),
     "Mask": lambda value: is_array_of(value, bool),
     "Numbers": lambda value: is_array_of(value, *INTEGERS, "f4", "f8", ">f8"),
+    "RowNumbers": lambda value: is_array_of(value, *INTEGERS, "f4", "f8", ">f8"),
 }
 
 
@@ -215,6 +216,10 @@ CONDITIONS = {
     "below vocab_size": f"0 <= value < {VOCAB_SIZE}",
     "an axis": "-2 <= value < 2",
     "even]": "value % 2 == 0",
+    "even,": "value % 2 == 0",
+    "divides d_q": "20 % (value or 9) == 0",
+    "below high_freq_factor": "value < 4",
+    "above low_freq_factor": "value > 1",
 }
 
 
@@ -285,7 +290,8 @@ def paths_that_do_not_broadcast(place, every, known):
     for mask in every:
         if mask.kind in BROADCASTING and mask.value is not None:
             full = full_shape(mask.dimension_names, known)
-            if not broadcasts(mask.value.shape, full):
+            has_every_row = mask.kind != "RowNumbers" or mask.value.shape[-1:] == full[-1:]
+            if not broadcasts(mask.value.shape, full) or not has_every_row:
                 found |= {place.path, mask.path}
     return found
 
@@ -432,6 +438,7 @@ def test_every_function_has_a_valid_call():
 KEPT_NONE = {
     "assert_gradients-reference": "test_low_precision.py has references",
     "gradcheck-reference": "test_low_precision.py has references",
+    "rope_forward-frequencies": "test_positional.py has frequencies",
     "multi_head_attention_forward-n_kv_heads": "the golden values and RELATIONS have grouped heads",
 }
 

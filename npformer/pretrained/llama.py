@@ -1,7 +1,7 @@
 """Load and convert models of the Llama architecture with the array names of GGUF or Hugging Face."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -22,10 +22,23 @@ from npformer.pretrained.named_arrays import (
 )
 from npformer.pretrained.safetensors_files import read_arrays
 from npformer.tree import as_path, tree_map
-from npformer.validation.annotations import DType
+from npformer.validation.annotations import Count, DType, Float
+from npformer.validation.call import Call, Phase
+from npformer.validation.rules import EVEN, rule
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@rule("divides d_q", Phase.IDS)
+def WIDTH_OF_HEADS(d_k: Any, name: str, call: Call) -> None:
+    """Check that the columns can be split into heads of d_k columns."""
+    d_q = call.sizes["d_q"]
+    if d_q % d_k:
+        raise call.value_error(f"{name} is {d_k}; expected a divisor of the {d_q} columns")
+
+
+HeadWidth = Annotated[Count, EVEN, WIDTH_OF_HEADS]
 
 # For each path in CausalLMParams: the name of the array in the file. {} stands for the block number.
 GGUF_NAMES = {
@@ -306,13 +319,52 @@ def _reorder_columns(
     return params._replace(blocks=tuple(blocks))
 
 
-def interleaved_to_halves(array: Array, d_k: int) -> Array:
-    """Move the columns 2i and 2i + 1 of each head to the columns i and i + d_k/2."""
-    pairs = array.reshape(*array.shape[:-1], -1, d_k // 2, 2)  # (..., heads, d_k/2, 2)
-    return pairs.swapaxes(-1, -2).reshape(array.shape)
+def interleaved_to_halves(W: Float[Array, "... d_q"], d_k: HeadWidth) -> Float[Array, "... d_q"]:
+    """Move the columns 2i and 2i + 1 of each head to the columns i and i + d_k/2.
+
+    A model whose RoPE rotates neighbouring columns gives the same logits with the layout "halves" after W_Q,
+    W_K and their biases were reordered like this.
+
+    Parameters
+    ----------
+    W : float array (..., d_q)
+        W_Q, W_K, b_Q or b_K, with any number of heads.
+    d_k : int
+        The number of columns of each head. It is even.
+
+    Returns
+    -------
+    reordered : float array (..., d_q)
+
+    Examples
+    --------
+    >>> interleaved_to_halves(np.arange(8.0), 4)
+    array([0., 2., 1., 3., 4., 6., 5., 7.])
+    """
+    pairs = W.reshape(*W.shape[:-1], W.shape[-1] // d_k, d_k // 2, 2)  # (..., heads, d_k/2, 2)
+    return pairs.swapaxes(-1, -2).reshape(W.shape)
 
 
-def halves_to_interleaved(array: Array, d_k: int) -> Array:
-    """Move the columns i and i + d_k/2 of each head to the columns 2i and 2i + 1."""
-    halves = array.reshape(*array.shape[:-1], -1, 2, d_k // 2)  # (..., heads, 2, d_k/2)
-    return halves.swapaxes(-1, -2).reshape(array.shape)
+def halves_to_interleaved(W: Float[Array, "... d_q"], d_k: HeadWidth) -> Float[Array, "... d_q"]:
+    """Move the columns i and i + d_k/2 of each head to the columns 2i and 2i + 1.
+
+    This is the inverse of ``interleaved_to_halves``.
+
+    Parameters
+    ----------
+    W : float array (..., d_q)
+        W_Q, W_K, b_Q or b_K, with any number of heads.
+    d_k : int
+        The number of columns of each head. It is even.
+
+    Returns
+    -------
+    reordered : float array (..., d_q)
+
+    Examples
+    --------
+    >>> halves_to_interleaved(np.arange(8.0), 4)
+    array([0., 2., 1., 3., 4., 6., 5., 7.])
+    """
+    halves = W.reshape(*W.shape[:-1], W.shape[-1] // d_k, 2, d_k // 2)  # (..., heads, 2, d_k/2)
+    return halves.swapaxes(-1, -2).reshape(W.shape)
