@@ -43,15 +43,6 @@ def AT_MOST_HALF(frequencies: Any, name: str, call: Call) -> None:
         raise call.value_error(f"{name} holds {n} numbers; expected at most {d // 2}, the pairs of d={d}")
 
 
-@rule("above low_freq_factor", Phase.RELATIONS)
-def ABOVE_LOW_FACTOR(high: Any, name: str, call: Call) -> None:
-    """Check that high_freq_factor is larger than low_freq_factor, 1 by default."""
-    low = call.arguments.get("low_freq_factor", 1.0)
-    if high <= low:
-        given = f"low_freq_factor is {low} and {name} is {high}"
-        raise call.value_error(f"{given}; expected the first to be smaller")
-
-
 # --- the operations -------------------------------------------------------------------------------
 
 
@@ -219,8 +210,8 @@ def llama3_frequencies(
     *,
     base: Positive = 500000.0,
     factor: Positive = 8.0,
-    low_freq_factor: Annotated[float, number("> 0, below high_freq_factor", above=0)] = 1.0,
-    high_freq_factor: Annotated[Positive, ABOVE_LOW_FACTOR] = 4.0,
+    low_freq_factor: Positive = 1.0,
+    high_freq_factor: Positive = 4.0,
     original_max_length: Count = 8192,
 ) -> Float[Array, "pairs"]:
     """ω'_i = s_i ω_i + (1 - s_i) ω_i / factor: RoPE for longer texts than those of the first training.
@@ -238,7 +229,8 @@ def llama3_frequencies(
         In config.json, rope_theta.
     factor : float, factor > 0
     low_freq_factor : float, low_freq_factor > 0
-    high_freq_factor : float, high_freq_factor > low_freq_factor
+    high_freq_factor : float, high_freq_factor > 0
+        If it is not larger than low_freq_factor, s_i jumps from 0 to 1 at n_i = low_freq_factor.
     original_max_length : int
         In config.json, original_max_position_embeddings.
 
@@ -253,8 +245,8 @@ def llama3_frequencies(
     """
     omega = angular_frequencies(d, base=base)  # (pairs,)
     turns = original_max_length * omega / (2 * math.pi)
-    share = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor)
-    share = np.clip(share, 0, 1)
+    width = max(high_freq_factor - low_freq_factor, 1e-9)
+    share = np.clip((turns - low_freq_factor) / width, 0, 1)  # s_i: (pairs,)
     return np.asarray(share * omega + (1 - share) * omega / factor)
 
 

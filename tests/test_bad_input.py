@@ -218,8 +218,6 @@ CONDITIONS = {
     "even]": "value % 2 == 0",
     "even,": "value % 2 == 0",
     "divides d_q": "20 % (value or 9) == 0",
-    "below high_freq_factor": "value < 4",
-    "above low_freq_factor": "value > 1",
 }
 
 
