@@ -1,13 +1,14 @@
 """Load and convert models of the Llama architecture with the array names of GGUF or Hugging Face."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
 from npformer.arrays import Array
 from npformer.attention import AttentionParams
 from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams
+from npformer.positional import llama3_frequencies
 from npformer.pretrained.named_arrays import (
     build_config,
     build_name_tree,
@@ -22,7 +23,7 @@ from npformer.pretrained.named_arrays import (
 )
 from npformer.pretrained.safetensors_files import read_arrays
 from npformer.tree import as_path, tree_map
-from npformer.validation.annotations import Count, DType, Float
+from npformer.validation.annotations import Count, DType, Float, Positive
 from npformer.validation.call import Call, Phase
 from npformer.validation.rules import EVEN, rule
 
@@ -115,8 +116,8 @@ def load_llama(path: Any, *, dtype: DType = np.float32) -> tuple[CausalLMParams,
         If a file is missing.
     ValueError
         If a file is damaged, if a tensor is missing, unknown or of the wrong shape, or if config.json has a
-        setting that this package does not support (scaled RoPE, sliding-window attention, biases). The
-        message names the tensor or the setting.
+        setting that this package does not support (sliding-window attention, biases, a scaled RoPE other
+        than that of Llama 3.1). The message names the tensor or the setting.
 
     Examples
     --------
@@ -162,10 +163,30 @@ SUPPORTED_SETTINGS = {  # the only value that each setting may have; None: the s
 }
 
 
+LLAMA_3_FIELDS = {  # the argument of `llama3_frequencies` for each setting in config.json
+    "factor": "factor",
+    "low_freq_factor": "low_freq_factor",
+    "high_freq_factor": "high_freq_factor",
+    "original_max_position_embeddings": "original_max_length",
+}
+
+
+class Llama3Config(NamedTuple):
+    """The settings of RoPE in Llama 3.1, as arguments of ``llama3_frequencies``."""
+
+    factor: Positive
+    low_freq_factor: Positive
+    high_freq_factor: Positive
+    original_max_length: Count
+
+
 def _read_config(file: "Path") -> CausalLMConfig:
     """Read config.json as a CausalLMConfig. Raises ValueError for a setting that is not supported."""
     settings: dict[str, Any] = {"rope_theta": 10000.0, "tie_word_embeddings": False}
     settings |= read_json("load_llama", file)
+    if isinstance(settings.get("rope_scaling"), dict):
+        settings |= settings.pop("rope_scaling")
+        settings.setdefault("rope_type", settings.get("type"))  # the name in older files
     settings |= settings.get("rope_parameters") or {}  # transformers 5 stores the settings of RoPE here
     settings = {name: value for name, value in settings.items() if value is not None}
     model_type = settings.get("model_type")
@@ -175,8 +196,13 @@ def _read_config(file: "Path") -> CausalLMConfig:
         )
     settings = {"num_key_value_heads": settings.get("num_attention_heads")} | settings
     config = build_config("load_llama", file, settings, CONFIG_FIELDS, CausalLMConfig, rope_layout="halves")
-    supported = SUPPORTED_SETTINGS | {"head_dim": config.d_model // config.n_heads}
-    check_settings("load_llama", file, settings, supported)
+    d_k = config.d_model // config.n_heads
+    if settings.get("rope_type") == "llama3":
+        settings["rope_type"] = "default"
+        scaling = build_config("load_llama", file, settings, LLAMA_3_FIELDS, Llama3Config)
+        frequencies = llama3_frequencies(d_k, base=config.base, **scaling._asdict())
+        config = config._replace(frequencies=tuple(frequencies.tolist()))
+    check_settings("load_llama", file, settings, SUPPORTED_SETTINGS | {"head_dim": d_k})
     return config
 
 
