@@ -500,6 +500,7 @@ def with_(**fields):
     return Change(lambda value: value | fields if isinstance(value, dict) else value._replace(**fields))
 
 
+TABLE = npf.rope_table(np.arange(7), np.ones(2))
 RELATIONS = [  # function, place of the wrong value ("" for several places), value, type of the error, message
     # complete messages
     ("ffn_forward", "x", np.ones((3, 6, 7)), V,
@@ -543,6 +544,23 @@ RELATIONS = [  # function, place of the wrong value ("" for several places), val
      "params.W_K has shape (8, 4); expected (d_model, d_kv) with d_model=8, d_kv=8"),
     ("multi_head_attention_forward", "", with_(params=ONE_KEY_HEAD, n_kv_heads=1), V,
      "params.b_K has shape (8,); expected (d_kv,) with d_kv=4"),
+    ("multi_head_attention_forward", "rope", TABLE._replace(layout="half"), V, "rope.layout is 'half'"),
+    ("multi_head_attention_forward", "rope", TABLE._replace(cos=np.ones((7, 2), int)), T,
+     "rope.cos has dtype int64"),
+    ("multi_head_attention_forward", "rope", TABLE._replace(sin=np.ones((6, 2))), V,
+     "rope.sin has shape (6, 2); expected (..., T, pairs) with T=7"),
+    ("multi_head_attention_forward", "rope", TABLE._replace(sin=np.ones((7, 1))), V,
+     "rope.sin has shape (7, 1); expected (7, 2) like rope.cos"),
+    ("multi_head_attention_forward", "rope", TABLE._replace(cos=np.ones((3, 7, 2))), V,
+     "rope.cos has shape (3, 7, 2); expected one that broadcasts to (..., T, pairs) = (2, 7, -1)"),
+    ("multi_head_attention_forward", "rope", TABLE._replace(cos=np.ones((7, 3))), V,
+     "rope.cos has 3 pairs; expected at most 2 pairs with d_k=4"),
+    ("rope_forward", "frequencies", np.ones(5), V,
+     "frequencies holds 5 numbers; expected at most 4, the pairs of d=8"),
+    ("init_causal_lm", "config", with_(frequencies=(1.0,) * 3), V,
+     "config.frequencies holds 3 numbers; expected at most 2, d_k/2"),
+    ("init_causal_lm", "config", with_(frequencies=("1",)), T, "config.frequencies.0 is the string"),
+    ("halves_to_interleaved", "d_k", 6, V, "d_k is 6; expected a divisor of the 20 columns"),
     ("init_encoder", "config", with_(d_model=6, positions="rope"), V, "config.positions is 'rope'"),
     ("rope_forward", "x", np.ones((6, 7)), V, "x's last axis is 7"),
     ("rope_forward", "positions", np.array([0, 1, 2, np.inf, 4, 5]), V, "positions holds NaN or infinity"),

@@ -4,7 +4,7 @@ tests/data/make_golden_ports.py wrote golden_ports.npz, the weights, ids and sta
 tolerance is that of float32, in which transformers computes RoPE and some norms.
 """
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +64,25 @@ def test_port_has_stations_of_transformers(model):
     comparison = npf.compare(found, expected, tolerance=1e-5)
     assert comparison, comparison
     assert comparison.agreed[-1] == "logits" and len(comparison.agreed) == len(found)
+
+
+@pytest.mark.parametrize("first_layout", ["interleaved", "halves"])
+def test_reordered_columns_change_the_layout_only(first_layout):
+    """With d_k = 6, the two functions are different orders of columns."""
+    converters = {"interleaved": npf.interleaved_to_halves, "halves": npf.halves_to_interleaved}
+    other_layout = "halves" if first_layout == "interleaved" else "interleaved"
+    rng = np.random.default_rng(0)
+    x, params = rng.standard_normal((5, 12)), npf.init_attention(12, rng, bias=True)
+    params = npf.tree_map(lambda a: a + rng.standard_normal(a.shape), params)
+    run = partial(npf.multi_head_attention_forward, x, x, x, n_heads=2, rope=True)
+    expected, _ = run(params, rope_layout=first_layout)
+    moved = {
+        name: converters[first_layout](getattr(params, name), 6) for name in ("W_Q", "W_K", "b_Q", "b_K")
+    }
+    found, _ = run(params._replace(**moved), rope_layout=other_layout)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
+    back = converters[other_layout](moved["W_Q"], 6)
+    assert (back == params.W_Q).all()
 
 
 def test_llama_3_frequencies_agree_with_transformers():
