@@ -45,6 +45,9 @@ MODELS = {
         )
     ),
     "gpt-2": lambda: t.GPT2LMHeadModel(t.GPT2Config(VOCAB_SIZE, 32, 16, 2, 2, 20)),
+    "llama": lambda: t.LlamaForCausalLM(
+        t.LlamaConfig(**LLAMA | {"num_attention_heads": 4, "num_key_value_heads": 2})
+    ),
     "bert": lambda: t.BertModel(
         t.BertConfig(**SIZES, num_attention_heads=2, max_position_embeddings=32), add_pooling_layer=False
     ),
