@@ -181,7 +181,7 @@ class TestRoPE:
         assert (ratio[turns >= 40] == 1).all() and np.allclose(ratio[turns <= 0.8], 1 / 4, rtol=1e-15)
         between = (ratio > 0.26) & (ratio < 0.99)
         assert between.sum() > 5 and np.ptp(np.diff(ratio[between])) < 1e-14  # a straight line
-        options = {"original_max_length": 50, "beta_fast": 2.0, "beta_slow": 2.0}
+        options = {"original_max_length": 10, "beta_fast": 2.0, "beta_slow": 2.0}
         step = npf.yarn_frequencies(4, factor=2.0, base=1e4, **options)  # both bounds are the same pair
         assert step.tolist() == [1, 0.005]
 
