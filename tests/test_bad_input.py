@@ -500,6 +500,18 @@ def with_(**fields):
     return Change(lambda value: value | fields if isinstance(value, dict) else value._replace(**fields))
 
 
+class LikeTensorFlow:
+    """A tensor of a different library, with the method that makes an array."""
+
+    def numpy(self):
+        return np.ones(3)
+
+
+class LikeTorch(LikeTensorFlow):
+    def detach(self):
+        return self
+
+
 TABLE = npf.rope_table(np.arange(7), np.ones(2))
 RELATIONS = [  # function, place of the wrong value ("" for several places), value, type of the error, message
     # complete messages
@@ -539,9 +551,15 @@ RELATIONS = [  # function, place of the wrong value ("" for several places), val
     ("multi_head_attention_forward", "", with_(n_heads=8, bias=None), V, "rope is True"),
     ("multi_head_attention_forward", "n_kv_heads", 3, V, "n_kv_heads is 3; expected a divisor of n_heads=2"),
     ("multi_head_attention_forward", "n_kv_heads", 1, V,
-     "params.W_K has shape (8, 8); expected (d_model, d_kv) with d_model=8, d_kv=4"),
+     "params.W_K has shape (8, 8); expected (d_model, d_kv) with d_model=8, d_kv=4 (n_kv_heads sets d_kv)"),
     ("multi_head_attention_forward", "params", LM.blocks[0].attention, V,
-     "params.W_K has shape (8, 4); expected (d_model, d_kv) with d_model=8, d_kv=8"),
+     "params.W_K has shape (8, 4); expected (d_model, d_kv) with d_model=8, d_kv=8 (n_kv_heads sets d_kv)"),
+    ("ffn_forward", "params.W_1", np.ones((12, 8)), V,
+     "params.W_1 has shape (12, 8); expected (d_model, d_ff) with d_model=8, d_ff=12 (params.W_1.T fits)"),
+    ("relu_forward", "z", LikeTorch(), T,
+     "z is a LikeTorch; expected an array of float32 or float64 (z.detach().numpy() is one)"),
+    ("causal_lm_forward", "ids", LikeTensorFlow(), T,
+     "ids is a LikeTensorFlow; expected an array of integers (ids.numpy() is one)"),
     ("multi_head_attention_forward", "", with_(params=ONE_KEY_HEAD, n_kv_heads=1), V,
      "params.b_K has shape (8,); expected (d_kv,) with d_kv=4"),
     ("multi_head_attention_forward", "rope", TABLE._replace(layout="half"), V, "rope.layout is 'half'"),
