@@ -1,6 +1,7 @@
 """Representations of positions: sinusoids, learned positions, RoPE and ALiBi."""
 
 import math
+from functools import lru_cache
 from types import ModuleType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -69,8 +70,19 @@ def angular_frequencies(d_model: Count, *, base: Positive = 10000.0) -> Float[Ar
     >>> angular_frequencies(4)
     array([1.  , 0.01])
     """
+    return _frequencies(d_model, float(base)).copy()  # The caller may change the copy.
+
+
+@lru_cache(maxsize=32)
+def _frequencies(d_model: int, base: float) -> Array:
+    """Compute the frequencies, (pairs,), or return those of an earlier call. The array is read-only.
+
+    For a small table, computing them takes a sixth of the time, and a model asks for the same ones again.
+    """
     exponents = np.arange(0, -d_model, -2, dtype=float) / d_model  # -2i/d_model: (pairs,)
-    return float(base) ** exponents
+    omega = base**exponents
+    omega.flags.writeable = False
+    return np.asarray(omega)
 
 
 def wavelengths(d_model: Count, *, base: Positive = 10000.0) -> Float[Array, "pairs"]:
@@ -143,8 +155,10 @@ def positional_encoding(
     table = xp.empty((n, d_model), dtype)
     sines, cosines = _sine_and_cosine_columns(table, layout)  # views: (n, pairs), (n, d_model // 2)
     n_cosines = cosines.shape[1]
-    omega = xp.asarray(angular_frequencies(d_model, base=base))  # (pairs,)
-    p = xp.arange(start, start + n)[:DIRECT_ROWS, None]  # (64, 1), or fewer rows
+    omega = xp.asarray(_frequencies(d_model, float(base)))  # (pairs,)
+    p = xp.arange(min(n, DIRECT_ROWS), dtype=float)[:, None]  # (64, 1), or fewer rows
+    if start != 0:
+        p += start
     angles = p.dot(omega[None])  # p ω_i, a column times a row: (64, pairs)
     sin, cos = xp.sin(angles), xp.cos(angles)
     sines[:DIRECT_ROWS] = sin
