@@ -122,15 +122,19 @@ from npformer.modern import (
 from npformer.optim import AdamState, adam_init, adam_update, sgd_update, warmup_learning_rate
 from npformer.positional import (
     LearnedPositionsParams,
+    RoPETable,
     alibi_bias,
     angular_frequencies,
     learned_positions_backward,
     learned_positions_forward,
+    llama3_frequencies,
     positional_encoding,
     rope_backward,
     rope_forward,
+    rope_table,
     shift_matrix,
     wavelengths,
+    yarn_frequencies,
 )
 from npformer.transformer import (
     TransformerCache,
@@ -185,7 +189,13 @@ if _TYPE_CHECKING:
         token_log_probs_forward,
     )
     from npformer.pretrained.gguf import load_gguf
-    from npformer.pretrained.llama import causal_lm_from_torch, causal_lm_to_torch, load_llama
+    from npformer.pretrained.llama import (
+        causal_lm_from_torch,
+        causal_lm_to_torch,
+        halves_to_interleaved,
+        interleaved_to_halves,
+        load_llama,
+    )
     from npformer.pretrained.llama2c import load_llama2c
     from npformer.pretrained.minilm import MiniLMParams, load_minilm, minilm_input, sentence_embeddings
     from npformer.pretrained.safetensors_files import load_safetensors, save_safetensors
@@ -200,11 +210,11 @@ __all__ = [
     "EncoderBlockCache", "EncoderBlockParams", "EncoderCache", "EncoderParams", "FFNCache", "FFNParams",
     "Float", "GatedFFNParams", "GradientReport", "GradientRow", "Ids", "LatentAttentionParams", "LayerCost",
     "LayerNormCache", "LayerNormParams", "LearnedPositionsParams", "LoRAParams", "Mask", "MiniLMParams",
-    "MultiHeadAttentionCache", "ParameterCount", "RMSNormParams", "TransformerCache", "TransformerConfig",
-    "TransformerParams", "__version__", "adam_init", "adam_update", "alibi_bias", "angular_frequencies",
-    "answer_targets", "array_module", "assert_gradients", "attention_backward", "attention_forward",
-    "available_backends", "build_vocabulary", "causal_block_multiplications", "causal_lm_backward",
-    "causal_lm_forward", "causal_lm_from_torch", "causal_lm_to_torch", "causal_mask",
+    "MultiHeadAttentionCache", "ParameterCount", "RMSNormParams", "RoPETable", "TransformerCache",
+    "TransformerConfig", "TransformerParams", "__version__", "adam_init", "adam_update", "alibi_bias",
+    "angular_frequencies", "answer_targets", "array_module", "assert_gradients", "attention_backward",
+    "attention_forward", "available_backends", "build_vocabulary", "causal_block_multiplications",
+    "causal_lm_backward", "causal_lm_forward", "causal_lm_from_torch", "causal_lm_to_torch", "causal_mask",
     "causal_parameter_count", "checked", "clipped_policy_backward", "clipped_policy_forward", "compare",
     "cross_entropy_backward", "cross_entropy_forward", "dead_units", "decode", "decoder_backward",
     "decoder_block_backward", "decoder_block_forward", "decoder_forward", "dpo_backward", "dpo_forward",
@@ -213,22 +223,24 @@ __all__ = [
     "encoder_block_from_torch", "encoder_block_multiplications", "encoder_block_to_torch", "encoder_forward",
     "ffn_backward", "ffn_forward", "gated_ffn_backward", "gated_ffn_forward", "gelu_backward", "gelu_forward",
     "generate", "gradcheck", "greedy_decode", "group_advantages", "grpo_backward", "grpo_forward",
-    "init_attention", "init_causal_lm", "init_decoder", "init_decoder_block", "init_embedding",
-    "init_encoder", "init_encoder_block", "init_ffn", "init_gated_ffn", "init_latent_attention",
-    "init_layer_norm", "init_lora", "init_rms_norm", "init_transformer", "kept_bytes", "kl_penalty_backward",
-    "kl_penalty_forward", "layer_norm_backward", "layer_norm_forward", "learned_positions_backward",
-    "learned_positions_forward", "leaves", "linear_backward", "linear_forward", "load", "load_gguf",
-    "load_llama", "load_llama2c", "load_minilm", "load_safetensors", "lora_backward", "lora_forward",
-    "merge_heads", "minilm_input", "multi_head_attention_backward", "multi_head_attention_forward",
+    "halves_to_interleaved", "init_attention", "init_causal_lm", "init_decoder", "init_decoder_block",
+    "init_embedding", "init_encoder", "init_encoder_block", "init_ffn", "init_gated_ffn",
+    "init_latent_attention", "init_layer_norm", "init_lora", "init_rms_norm", "init_transformer",
+    "interleaved_to_halves", "kept_bytes", "kl_penalty_backward", "kl_penalty_forward", "layer_norm_backward",
+    "layer_norm_forward", "learned_positions_backward", "learned_positions_forward", "leaves",
+    "linear_backward", "linear_forward", "llama3_frequencies", "load", "load_gguf", "load_llama",
+    "load_llama2c", "load_minilm", "load_safetensors", "lora_backward", "lora_forward", "merge_heads",
+    "minilm_input", "multi_head_attention_backward", "multi_head_attention_forward",
     "multi_head_latent_attention_backward", "multi_head_latent_attention_forward", "order_sensitivity",
     "padding_mask", "parameter_count", "play", "policy_gradient_backward", "policy_gradient_forward",
     "positional_encoding", "relu_backward", "relu_forward", "rms_norm_backward", "rms_norm_forward",
-    "rope_backward", "rope_forward", "save", "save_safetensors", "score_cells", "sentence_embeddings",
-    "sgd_update", "shift_matrix", "silu_backward", "silu_forward", "softmax_backward", "softmax_forward",
-    "split_heads", "table_1", "tied_logits_backward", "tied_logits_forward", "tiled_attention_backward",
-    "tiled_attention_forward", "to_backend", "to_numpy", "token_log_probs_backward",
-    "token_log_probs_forward", "token_similarity", "tokenize", "train_byte_pairs", "training_bytes",
-    "transformer_backward", "transformer_forward", "tree_map", "warmup_learning_rate", "wavelengths",
+    "rope_backward", "rope_forward", "rope_table", "save", "save_safetensors", "score_cells",
+    "sentence_embeddings", "sgd_update", "shift_matrix", "silu_backward", "silu_forward", "softmax_backward",
+    "softmax_forward", "split_heads", "table_1", "tied_logits_backward", "tied_logits_forward",
+    "tiled_attention_backward", "tiled_attention_forward", "to_backend", "to_numpy",
+    "token_log_probs_backward", "token_log_probs_forward", "token_similarity", "tokenize", "train_byte_pairs",
+    "training_bytes", "transformer_backward", "transformer_forward", "tree_map", "warmup_learning_rate",
+    "wavelengths", "yarn_frequencies",
 ]  # fmt: skip
 
 # Users get each function f as npformer.f, which validates the arguments. Inside the package, functions call
@@ -277,7 +289,10 @@ _LATER = {
         "token_log_probs_forward",
     ),
     "npformer.pretrained.gguf": ("load_gguf",),
-    "npformer.pretrained.llama": ("causal_lm_from_torch", "causal_lm_to_torch", "load_llama"),
+    "npformer.pretrained.llama": (
+        "causal_lm_from_torch", "causal_lm_to_torch", "halves_to_interleaved", "interleaved_to_halves",
+        "load_llama",
+    ),
     "npformer.pretrained.llama2c": ("load_llama2c",),
     "npformer.pretrained.minilm": ("MiniLMParams", "load_minilm", "minilm_input", "sentence_embeddings"),
     "npformer.pretrained.safetensors_files": ("load_safetensors", "save_safetensors"),

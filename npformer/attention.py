@@ -7,14 +7,22 @@ keys.
 
 import math
 from types import ModuleType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args
 
 import numpy as np
 
 from npformer.arrays import Array, array_module
 from npformer.config import EVEN_HEADS, Heads
 from npformer.functional import LinearCache, glorot, linear_backward, linear_forward, softmax_in_place
-from npformer.positional import Layout, RoPECache, rope_backward, rope_forward
+from npformer.positional import (
+    Layout,
+    RoPECache,
+    RoPETable,
+    angular_frequencies,
+    rope_backward,
+    rope_table,
+    rotate,
+)
 from npformer.validation.annotations import (
     Bias,
     DType,
@@ -28,7 +36,14 @@ from npformer.validation.annotations import (
     Size,
 )
 from npformer.validation.call import Call, Phase
-from npformer.validation.checks import check_integer
+from npformer.validation.checks import (
+    check_broadcast,
+    check_choice,
+    check_float,
+    check_integer,
+    check_same_shape,
+    check_shape,
+)
 from npformer.validation.rules import rule
 
 # --- scaled dot-product attention -----------------------------------------------------------------
@@ -40,14 +55,16 @@ class AttentionCache(NamedTuple):
     v: Float[Array, "... T_k d_v"]
     bias: Array | None
     weights: Float[Array, "... T_q T_k"]  # each row sums to 1, or to 0 if every key is masked
+    scale: float  # 1/√d_k, unless the caller chose a different number
+    soft_cap: float | None
 
     @property
     def scores(self) -> Array:
-        """q kᵀ/√d_k + bias, before the mask: (..., T_q, T_k).
+        """q kᵀ/√d_k, capped, plus bias, before the mask: (..., T_q, T_k).
 
         The scores are computed again, because the weights overwrote them.
         """
-        scores = self.q * (1 / math.sqrt(self.q.shape[-1])) @ _transpose(self.k)
+        scores = capped_scores(self.q, self.k, self.scale, self.soft_cap)
         return scores if self.bias is None else scores + self.bias
 
 
@@ -58,6 +75,8 @@ def attention_forward(
     *,
     mask: Mask[Array, "... T_q T_k"] | None = None,
     bias: Bias[Array, "... T_q T_k"] | None = None,
+    scale: Positive | None = None,
+    soft_cap: Positive | None = None,
 ) -> tuple[Float[Array, "... T_q d_v"], AttentionCache]:
     """y = softmax(q kᵀ/√d_k + bias) v. "Attention Is All You Need", equation 1.
 
@@ -72,7 +91,12 @@ def attention_forward(
     mask : boolean array that broadcasts to (..., T_q, T_k), optional
         True means that the query may attend to the key. A query without any such key gives zeros.
     bias : float array that broadcasts to (..., T_q, T_k), optional
-        A number to add to each score.
+        A number to add to each score. The number -inf hides the key from the query.
+    scale : float, scale > 0, optional
+        The factor of q kᵀ, 1/√d_k by default.
+    soft_cap : float, soft_cap > 0, optional
+        Replaces each score s by c tanh(s/c) with c = soft_cap, before the bias is added. So all scores are
+        between -c and c. Gemma Team, "Gemma 2", 2024, section 2.
 
     Returns
     -------
@@ -87,13 +111,15 @@ def attention_forward(
     array([[1.  , 0.  ],
            [0.33, 0.67]])
     """
-    scores = q * (1 / math.sqrt(q.shape[-1])) @ _transpose(k)  # q kᵀ/√d_k: (..., T_q, T_k)
+    if scale is None:
+        scale = 1 / math.sqrt(q.shape[-1])
+    scores = capped_scores(q, k, scale, soft_cap)  # q kᵀ/√d_k: (..., T_q, T_k)
     if bias is not None:
         scores += bias
     if mask is not None:
         array_module(q).copyto(scores, -math.inf, where=~mask)
     weights = softmax_in_place(scores)  # (..., T_q, T_k)
-    return weights @ v, AttentionCache(q, k, v, bias, weights)  # (..., T_q, d_v)
+    return weights @ v, AttentionCache(q, k, v, bias, weights, scale, soft_cap)  # (..., T_q, d_v)
 
 
 def attention_backward(
@@ -101,7 +127,8 @@ def attention_backward(
 ) -> tuple[Float[Array, "... T_q d_k"], Float[Array, "... T_k d_k"], Float[Array, "... T_k d_v"]]:
     """dv = wᵀ dy, dw = dy vᵀ, ds = w · (dw - Σ dw w), dq = ds k/√d_k, dk = dsᵀ q/√d_k.
 
-    w denotes the weights, and s the scores. Σ dw w equals Σ dy y, and Σ dy y has fewer terms. But only Σ dw w
+    w denotes the weights, and s the scores. With soft_cap = c, ds is also multiplied by tanh'(s/c) = 1 -
+    tanh²(s/c). Σ dw w equals Σ dy y, and Σ dy y has fewer terms. But only Σ dw w
     gives a gradient of exactly zero in a row with one weight of 1 (a saturated softmax).
 
     Parameters
@@ -123,15 +150,15 @@ def attention_backward(
     >>> [gradient.shape for gradient in attention_backward(y, cache)]
     [(2, 2), (2, 2), (2, 2)]
     """
-    q, k, v, _, weights = cache
+    q, k, v, _, weights, scale, soft_cap = cache
     is_on_gpu = not isinstance(weights, np.ndarray)
     if is_on_gpu or weights.size <= LARGE:
-        return _attention_gradients(dy, q, k, v, weights)
+        return _attention_gradients(dy, q, k, v, weights, scale, soft_cap)
     dq, dk, dv = np.empty_like(q), np.empty_like(k), np.empty_like(v)
     # Processing one head after the other needs memory for only one more (T_q, T_k) array.
     for head in np.ndindex(weights.shape[:-2]):
         dq[head], dk[head], dv[head] = _attention_gradients(
-            dy[head], q[head], k[head], v[head], weights[head]
+            dy[head], q[head], k[head], v[head], weights[head], scale, soft_cap
         )
     return dq, dk, dv
 
@@ -141,18 +168,30 @@ def attention_backward(
 LARGE = 2**18
 
 
-def _attention_gradients(dy: Array, q: Array, k: Array, v: Array, w: Array) -> tuple[Array, Array, Array]:
+def _attention_gradients(
+    dy: Array, q: Array, k: Array, v: Array, w: Array, scale: float, soft_cap: float | None
+) -> tuple[Array, Array, Array]:
     """Compute dq, dk and dv from dy and the weights w (..., T_q, T_k)."""
     xp = array_module(dy)
-    scale = 1 / math.sqrt(q.shape[-1])
     dv = _transpose(w) @ dy  # from y = w v: (..., T_k, d_v)
     dw = dy @ _transpose(v)  # from y = w v: (..., T_q, T_k)
     ds = dw  # The next two lines overwrite dw, which saves one (T_q, T_k) array.
     ds -= xp.add.reduce(dw * w, axis=-1, keepdims=True)  # from w = softmax(scores)
     ds *= w  # from w = softmax(scores): (..., T_q, T_k)
+    if soft_cap is not None:
+        tanh = capped_scores(q, k, scale, soft_cap) / soft_cap
+        ds *= 1 - tanh * tanh  # from scores = c tanh(q kᵀ/√d_k / c)
     dq = ds @ (k * scale)  # from scores = q kᵀ/√d_k: (..., T_q, d_k)
     dk = _transpose(ds) @ (q * scale)  # from scores = q kᵀ/√d_k: (..., T_k, d_k)
     return dq, dk, dv
+
+
+def capped_scores(q: Array, k: Array, scale: float, soft_cap: float | None) -> Array:
+    """Compute s = scale q kᵀ, or c tanh(s/c) with soft_cap = c: (..., T_q, T_k)."""
+    scores = q * scale @ _transpose(k)
+    if soft_cap is None:
+        return scores
+    return soft_cap * array_module(q).tanh(scores / soft_cap)
 
 
 def _transpose(x: Array) -> Array:
@@ -202,6 +241,25 @@ def is_divisor(value: Any, whole: int) -> bool:
 
 
 KVHeads = Annotated[int, KV_HEADS]
+
+
+@rule("a table of the T positions", Phase.MASKS)
+def FITS_HEADS(rope: Any, name: str, call: Call) -> None:
+    """Check that a RoPE table has the dtype of q, a row for each position, and at most d_k/2 pairs."""
+    if not isinstance(rope, RoPETable):
+        return
+    check_choice(call.function, f"{name}.layout", rope.layout, get_args(Layout))
+    d_k = call.sizes["d_model"] // call.sizes["h"]
+    T = max(call.sizes["T_q"], call.sizes["T_k"])
+    for field in ("cos", "sin"):
+        array, path = getattr(rope, field), f"{name}.{field}"
+        check_float(call.function, path, array, call.dtype)
+        check_shape(call.function, path, array, ("...", "T", "pairs"), {"T": T})
+        check_broadcast(call.function, path, array, ("...", "T", "pairs"), (*call.leading, T, -1))
+        if array.shape[-1] > d_k // 2:
+            expected = f"at most {d_k // 2} pairs with d_k={d_k}"
+            raise call.value_error(f"{path} has {array.shape[-1]} pairs; expected {expected}")
+    check_same_shape(call.function, f"{name}.sin", rope.sin, rope.cos.shape, f"{name}.cos")
 
 
 # --- multi-head attention -------------------------------------------------------------------------
@@ -279,10 +337,12 @@ def multi_head_attention_forward(
     n_heads: Heads,
     mask: Mask[Array, "... T_q T_k"] | None = None,
     bias: Bias[Array, "... h T_q T_k"] | None = None,
-    rope: Annotated[bool, EVEN_HEADS] = False,
+    rope: Annotated[bool | RoPETable, EVEN_HEADS, FITS_HEADS] = False,
     n_kv_heads: KVHeads | None = None,
     base: Positive = 10000.0,
     rope_layout: Layout = "interleaved",
+    scale: Positive | None = None,
+    soft_cap: Positive | None = None,
 ) -> tuple[Float[Array, "... T_q d_model"], MultiHeadAttentionCache]:
     """y = concat(head_1, …, head_h) W_O, head_i = attention(q W_Q_i, k W_K_i, v W_V_i), d_k = d_model / h.
 
@@ -303,10 +363,11 @@ def multi_head_attention_forward(
     mask : boolean array that broadcasts to (..., T_q, T_k), optional
         True means that the query may attend to the key. All heads use the same mask.
     bias : float array that broadcasts to (..., h, T_q, T_k), optional
-        A number to add to each score.
-    rope : bool
+        A number to add to each score. The number -inf hides a key from the queries of one head.
+    rope : bool or RoPETable
         True applies ``rope_forward`` to the queries and keys of each head. The last query has the position
-        of the last key.
+        of the last key. A table from ``rope_table`` replaces the arguments base and rope_layout. It has
+        max(T_q, T_k) rows, and may have the leading axes of q.
     n_kv_heads : int, optional
         The number of heads of keys and values, n_heads by default. It divides n_heads. Query head i uses key
         head i // (n_heads / n_kv_heads). W_K and W_V have n_kv_heads · d_k columns.
@@ -314,6 +375,10 @@ def multi_head_attention_forward(
         The base of RoPE's frequencies.
     rope_layout : "interleaved" or "halves"
         The layout of RoPE's pairs, as in ``rope_forward``.
+    scale : float, scale > 0, optional
+        The factor of the dot products, 1/√d_k by default.
+    soft_cap : float, soft_cap > 0, optional
+        The limit of the scores, as in ``attention_forward``.
 
     Returns
     -------
@@ -333,16 +398,14 @@ def multi_head_attention_forward(
         n_kv_heads = n_heads
     Q, K, V = project(q, k, v, params, n_heads, n_kv_heads)  # (..., h or n_kv_heads, T, d_k)
     rope_caches = None
-    if rope:
-        T_q, T_k = q.shape[-2], k.shape[-2]
-        query_positions = array_module(q).arange(T_q) + (T_k - T_q)
-        Q, rope_Q = rope_forward(Q, positions=query_positions, base=base, layout=rope_layout)
-        K, rope_K = rope_forward(K, base=base, layout=rope_layout)
+    if rope is not False:
+        table = default_rope_table(Q, K, base, rope_layout) if rope is True else rope
+        (Q, rope_Q), (K, rope_K) = rotate_heads(Q, table), rotate_heads(K, table)
         rope_caches = rope_Q, rope_K
     K, V = repeat_heads(K, n_heads), repeat_heads(V, n_heads)  # (..., h, T_k, d_k)
     if mask is not None and mask.ndim >= 3:
         mask = mask[..., None, :, :]  # (..., 1, T_q, T_k)
-    heads, attention = attention_forward(Q, K, V, mask=mask, bias=bias)  # (..., h, T_q, d_k)
+    heads, attention = attention_forward(Q, K, V, mask=mask, bias=bias, scale=scale, soft_cap=soft_cap)
     merged = merge_heads(heads)  # (..., T_q, d_model)
     y, _ = linear_forward(merged, params.W_O, params.b_O)  # (..., T_q, d_model)
     return y, MultiHeadAttentionCache(q, k, v, rope_caches, attention, merged, params)
@@ -415,6 +478,27 @@ def project(
     K = split_heads(linear_forward(k, params.W_K, params.b_K)[0], n_kv_heads)
     V = split_heads(linear_forward(v, params.W_V, params.b_V)[0], n_kv_heads)
     return Q, K, V
+
+
+def default_rope_table(Q: Array, K: Array, base: float, layout: Layout) -> RoPETable:
+    """Compute the rotations of queries and keys at the positions up to T_k - 1."""
+    T_q, T_k = Q.shape[-2], K.shape[-2]
+    positions = array_module(Q).arange(min(0, T_k - T_q), T_k)
+    frequencies = angular_frequencies(Q.shape[-1], base=base)
+    return rope_table(positions, frequencies, layout=layout, dtype=Q.dtype)
+
+
+def rotate_heads(x: Array, table: RoPETable) -> tuple[Array, RoPECache]:
+    """Apply RoPE to the queries or keys of all heads, x (..., h, T, d_k), with the last T rows of the table.
+
+    A table with leading axes has no axis of heads, so this axis is inserted.
+    """
+    T = x.shape[-2]
+    first = table.cos.shape[-2] - T
+    cos, sin = table.cos[..., first:, :], table.sin[..., first:, :]  # (..., T, pairs)
+    if cos.ndim > 2:
+        cos, sin = cos[..., None, :, :], sin[..., None, :, :]  # (..., 1, T, pairs)
+    return rotate(x, cos, sin, table.layout), RoPECache(cos, sin, table.layout, x.shape)
 
 
 def repeat_heads(x: Array, n_heads: int) -> Array:

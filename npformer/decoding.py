@@ -24,7 +24,7 @@ from npformer.encoder import encoder_forward, residual_forward
 from npformer.feed_forward import ffn_forward
 from npformer.functional import linear_forward
 from npformer.layer_norm import layer_norm_forward
-from npformer.positional import alibi_bias, rope_cos_sin, rotate
+from npformer.positional import RoPETable, alibi_bias, angular_frequencies, rope_table, rotate
 from npformer.transformer import FITS_LEARNED_TABLE, TransformerParams, embed_forward
 from npformer.tree import leaves
 from npformer.validation.annotations import Count, Ids
@@ -45,14 +45,6 @@ def OUTPUT_FITS_TABLE(max_length: Any, name: str, call: Call) -> None:
 
 
 # --- greedy decoding ------------------------------------------------------------------------------
-
-
-class RoPERotation(NamedTuple):
-    """The rotation that RoPE applies to the queries and keys at n positions."""
-
-    cos: Array  # (n, pairs)
-    sin: Array  # (n, pairs)
-    layout: str
 
 
 class KVCache(NamedTuple):
@@ -197,8 +189,8 @@ def next_logits(
     x, _ = embed_forward(ids[..., t:], params.embedding, params.target_positions, config, None, start=t)
     rope = bias = None
     if config.positions == "rope":
-        cos, sin = rope_cos_sin(xp.asarray([t]), config.d_model // config.n_heads, 10000.0, x.dtype)
-        rope = RoPERotation(cos, sin, "interleaved")
+        frequencies = angular_frequencies(config.d_model // config.n_heads)
+        rope = rope_table(xp.asarray([t]), frequencies, dtype=x.dtype)
     if config.positions == "alibi":
         bias = alibi_bias(config.n_heads, 1, t + 1, dtype=x.dtype, xp=xp)  # (h, 1, t + 1)
     new_states = []
@@ -215,7 +207,7 @@ def next_through_block(
     state: BlockState,
     block: DecoderBlockParams,
     config: TransformerConfig,
-    rope: RoPERotation | None,
+    rope: RoPETable | None,
     mask: Array | None,
     bias: Array | None,
     memory_mask: Array | None,
@@ -244,7 +236,7 @@ def attend_with_cache(
     cache: KVCache,
     params: AttentionParams,
     n_heads: int,
-    rope: RoPERotation | None,
+    rope: RoPETable | None,
     mask: Array | None,
     bias: Array | None = None,
 ) -> tuple[Array, KVCache]:

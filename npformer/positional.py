@@ -1,6 +1,7 @@
 """Representations of positions: sinusoids, learned positions, RoPE and ALiBi."""
 
 import math
+from functools import lru_cache
 from types import ModuleType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -16,10 +17,12 @@ from npformer.validation.annotations import (
     Length,
     Numbers,
     Positive,
+    RowNumbers,
     Shape,
+    number,
 )
 from npformer.validation.call import Call, Phase
-from npformer.validation.rules import EVEN, max_positions
+from npformer.validation.rules import EVEN, max_positions, rule
 
 # --- what the arguments must satisfy --------------------------------------------------------------
 # Rules are conditions that a shape cannot express. Argument validation (npformer/validation) checks them.
@@ -31,6 +34,14 @@ def _rows_of_params(call: Call, name: str) -> int:
 
 
 FITS_TABLE = max_positions("the table's max_length", _rows_of_params, Phase.IDS)
+
+
+@rule("at most d/2", Phase.MASKS)
+def AT_MOST_HALF(frequencies: Any, name: str, call: Call) -> None:
+    """Check that d columns have enough pairs for all frequencies."""
+    n, d = frequencies.shape[0], call.sizes["d"]
+    if n > d // 2:
+        raise call.value_error(f"{name} holds {n} numbers; expected at most {d // 2}, the pairs of d={d}")
 
 
 # --- the operations -------------------------------------------------------------------------------
@@ -59,8 +70,19 @@ def angular_frequencies(d_model: Count, *, base: Positive = 10000.0) -> Float[Ar
     >>> angular_frequencies(4)
     array([1.  , 0.01])
     """
+    return _frequencies(d_model, float(base)).copy()  # The caller may change the copy.
+
+
+@lru_cache(maxsize=32)
+def _frequencies(d_model: int, base: float) -> Array:
+    """Compute the frequencies, (pairs,), or return those of an earlier call. The array is read-only.
+
+    For a small table, computing them takes a sixth of the time, and a model asks for the same ones again.
+    """
     exponents = np.arange(0, -d_model, -2, dtype=float) / d_model  # -2i/d_model: (pairs,)
-    return float(base) ** exponents
+    omega = base**exponents
+    omega.flags.writeable = False
+    return np.asarray(omega)
 
 
 def wavelengths(d_model: Count, *, base: Positive = 10000.0) -> Float[Array, "pairs"]:
@@ -133,8 +155,10 @@ def positional_encoding(
     table = xp.empty((n, d_model), dtype)
     sines, cosines = _sine_and_cosine_columns(table, layout)  # views: (n, pairs), (n, d_model // 2)
     n_cosines = cosines.shape[1]
-    omega = xp.asarray(angular_frequencies(d_model, base=base))  # (pairs,)
-    p = xp.arange(start, start + n)[:DIRECT_ROWS, None]  # (64, 1), or fewer rows
+    omega = xp.asarray(_frequencies(d_model, float(base)))  # (pairs,)
+    p = xp.arange(min(n, DIRECT_ROWS), dtype=float)[:, None]  # (64, 1), or fewer rows
+    if start != 0:
+        p += start
     angles = p.dot(omega[None])  # p ω_i, a column times a row: (64, pairs)
     sin, cos = xp.sin(angles), xp.cos(angles)
     sines[:DIRECT_ROWS] = sin
@@ -193,6 +217,103 @@ def shift_matrix(
     M[even, even + 1] = -np.sin(angles)
     M[even + 1, even] = np.sin(angles)
     return M
+
+
+def llama3_frequencies(
+    d: Annotated[Count, EVEN],
+    *,
+    base: Positive = 500000.0,
+    factor: Positive = 8.0,
+    low_freq_factor: Positive = 1.0,
+    high_freq_factor: Positive = 4.0,
+    original_max_length: Count = 8192,
+) -> Float[Array, "pairs"]:
+    """ω'_i = s_i ω_i + (1 - s_i) ω_i / factor: RoPE for longer texts than those of the first training.
+
+    Meta's Llama 3.1 (Grattafiori et al., "The Llama 3 Herd of Models", 2024; the formula is in the code of
+    the model). A pair makes n_i = original_max_length ω_i / 2π turns in the original length. The share s_i =
+    (n_i - low_freq_factor) / (high_freq_factor - low_freq_factor), limited to [0, 1], is 1 for fast pairs,
+    which keep their frequency. It is 0 for slow pairs. The defaults are those of Llama 3.1.
+
+    Parameters
+    ----------
+    d : int
+        The number of columns that RoPE rotates, an even number.
+    base : float, base > 0
+        In config.json, rope_theta.
+    factor : float, factor > 0
+    low_freq_factor : float, low_freq_factor > 0
+    high_freq_factor : float, high_freq_factor > 0
+        If it is not larger than low_freq_factor, s_i jumps from 0 to 1 at n_i = low_freq_factor.
+    original_max_length : int
+        In config.json, original_max_position_embeddings.
+
+    Returns
+    -------
+    omega : float array (d/2,)
+
+    Examples
+    --------
+    >>> llama3_frequencies(4, base=1e8, original_max_length=100)
+    array([1.00e+00, 1.25e-05])
+    """
+    omega = angular_frequencies(d, base=base)  # (pairs,)
+    turns = original_max_length * omega / (2 * math.pi)
+    width = max(high_freq_factor - low_freq_factor, 1e-9)
+    share = np.clip((turns - low_freq_factor) / width, 0, 1)  # s_i: (pairs,)
+    return np.asarray(share * omega + (1 - share) * omega / factor)
+
+
+def yarn_frequencies(
+    d: Annotated[Count, EVEN],
+    *,
+    factor: Positive,
+    original_max_length: Count,
+    base: Annotated[float, number("> 1", above=1)] = 10000.0,
+    beta_fast: Positive = 32.0,
+    beta_slow: Positive = 1.0,
+) -> Float[Array, "pairs"]:
+    """ω'_i = s_i ω_i + (1 - s_i) ω_i / factor, where s_i falls linearly with i from 1 to 0.
+
+    Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models", 2023, section 3.2, as in
+    the authors' code. Pair i makes original_max_length ω_i / 2π turns in the original length. The share s_i
+    is 1 for pairs with more than beta_fast turns, and 0 for pairs with fewer than beta_slow turns. YaRN also
+    multiplies the scores by (0.1 ln factor + 1)², which is the argument ``scale`` of attention.
+
+    Parameters
+    ----------
+    d : int
+        The number of columns that RoPE rotates, an even number.
+    factor : float, factor > 0
+    original_max_length : int
+        In config.json, original_max_position_embeddings.
+    base : float, base > 1
+        In config.json, rope_theta.
+    beta_fast : float, beta_fast > 0
+    beta_slow : float, beta_slow > 0
+
+    Returns
+    -------
+    omega : float array (d/2,)
+
+    Examples
+    --------
+    >>> yarn_frequencies(4, factor=4.0, original_max_length=100)
+    array([1.    , 0.0025])
+    """
+    omega = angular_frequencies(d, base=base)  # (pairs,)
+
+    def pair_with_turns(turns: float) -> float:
+        """Solve turns = original_max_length ω_i / 2π for i, with ω_i = base^(-2i/d)."""
+        return d * math.log(original_max_length / (2 * math.pi * turns)) / (2 * math.log(base))
+
+    first_slowed = max(math.floor(pair_with_turns(beta_fast)), 0)
+    first_slowest = min(math.ceil(pair_with_turns(beta_slow)), d - 1)
+    width: float = first_slowest - first_slowed
+    if width == 0:
+        width = 0.001  # as in the authors' code
+    slowed = np.clip((np.arange(d // 2) - first_slowed) / width, 0, 1)  # 1 - s_i: (pairs,)
+    return np.asarray((1 - slowed) * omega + slowed * omega / factor)
 
 
 class LearnedPositionsParams(NamedTuple):
@@ -264,9 +385,58 @@ def learned_positions_backward(
     return dy.copy(), LearnedPositionsParams(dP)
 
 
+class RoPETable(NamedTuple):
+    """The cosines and sines of all angles that RoPE rotates by. ``rope_table`` computes them."""
+
+    cos: Array  # (..., T, pairs)
+    sin: Array  # (..., T, pairs)
+    layout: str
+
+
+def rope_table(
+    positions: Numbers[Array, "... T"],
+    frequencies: Numbers[Array, "pairs"],
+    *,
+    layout: Layout = "interleaved",
+    dtype: DType = np.float64,
+) -> RoPETable:
+    """cos(p ω_i) and sin(p ω_i) for each position p and each frequency ω_i.
+
+    Su et al., "RoFormer", 2021, equation 34. All blocks of a model use the same table. The angles are
+    float64, because float32 angles are wrong by 5e-3 at position 100,000.
+
+    Parameters
+    ----------
+    positions : integer or float array (..., T)
+        The position of each token. With leading axes, each text has its own positions.
+    frequencies : float array (pairs,)
+        The angle per position of each pair, such as ``angular_frequencies(d_k)``. With fewer than d_k/2
+        frequencies, RoPE rotates only the first 2 · pairs columns of each head.
+    layout : "interleaved" or "halves"
+        "interleaved" pairs neighbouring columns. "halves" pairs the columns i and i + pairs.
+    dtype : numpy.float32 or numpy.float64
+        The dtype of the queries and keys.
+
+    Returns
+    -------
+    table : RoPETable
+        The argument ``rope`` of ``multi_head_attention_forward``.
+
+    Examples
+    --------
+    >>> rope_table(np.arange(3), angular_frequencies(4)).cos.round(3)
+    array([[ 1.   ,  1.   ],
+           [ 0.54 ,  1.   ],
+           [-0.416,  1.   ]])
+    """
+    xp = array_module(positions)
+    angles = positions[..., None] * xp.asarray(frequencies).astype(np.float64)  # (..., T, pairs)
+    return RoPETable(xp.cos(angles).astype(dtype), xp.sin(angles).astype(dtype), layout)
+
+
 class RoPECache(NamedTuple):
-    cos: Float[Array, "T pairs"]
-    sin: Float[Array, "T pairs"]
+    cos: Array  # (..., T, pairs)
+    sin: Array  # (..., T, pairs)
     layout: str
     shape: Shape[tuple[int, ...], "... T d"]
 
@@ -274,9 +444,10 @@ class RoPECache(NamedTuple):
 def rope_forward(
     x: Float[Array, "... T d", EVEN],
     *,
-    positions: Numbers[Array, "T"] | None = None,
+    positions: RowNumbers[Array, "... T"] | None = None,
     base: Positive = 10000.0,
     layout: Layout = "interleaved",
+    frequencies: Annotated[Numbers[Array, "pairs"], AT_MOST_HALF] | None = None,
 ) -> tuple[Float[Array, "... T d"], RoPECache]:
     """Rotate each pair (a, b) of x at position p by the angle p ω_i: (a cos - b sin, a sin + b cos).
 
@@ -287,11 +458,15 @@ def rope_forward(
     ----------
     x : float array (..., T, d)
         d is even.
-    positions : integer or float array (T,), optional
+    positions : integer or float array that broadcasts to (..., T), optional
         The position of each row. The default is 0, 1, …, T - 1.
     base : float, base > 0
     layout : "interleaved" or "halves"
         "interleaved" pairs neighbouring columns. "halves" pairs the columns i and i + d/2.
+    frequencies : float array (pairs,), optional
+        The frequencies ω_i, ``angular_frequencies(d, base=base)`` by default. With fewer than d/2
+        frequencies, only the first 2 · pairs columns are rotated, and "halves" pairs the columns i and
+        i + pairs.
 
     Returns
     -------
@@ -308,7 +483,9 @@ def rope_forward(
     T, d = x.shape[-2:]
     if positions is None:
         positions = array_module(x).arange(T)
-    cos, sin = rope_cos_sin(positions, d, base, x.dtype)  # (T, pairs)
+    if frequencies is None:
+        frequencies = angular_frequencies(d, base=base)
+    cos, sin, _ = rope_table(positions, frequencies, layout=layout, dtype=x.dtype)  # (..., T, pairs)
     return rotate(x, cos, sin, layout), RoPECache(cos, sin, layout, x.shape)
 
 
@@ -336,27 +513,21 @@ def rope_backward(dy: Float[Array, "... T d"], cache: RoPECache) -> Float[Array,
     return rotate(dy, cache.cos, -cache.sin, cache.layout)
 
 
-def rope_cos_sin(positions: Array, d: int, base: float, dtype: Any) -> tuple[Array, Array]:
-    """Compute cos and sin of the angles p ω_i: positions (T,) -> two arrays (T, pairs).
-
-    The angles are float64, because float32 angles are wrong by 5e-3 at position 100,000.
-    """
-    xp = array_module(positions)
-    angles = positions[:, None] * xp.asarray(angular_frequencies(d, base=base))  # (T, pairs)
-    return xp.cos(angles).astype(dtype), xp.sin(angles).astype(dtype)
-
-
 def rotate(x: Array, cos: Array, sin: Array, layout: str = "interleaved") -> Array:
-    """Map each pair (a, b) of x (..., T, d) to (a cos - b sin, a sin + b cos)."""
-    half = x.shape[-1] // 2
+    """Map each pair (a, b) of x (..., T, d) to (a cos - b sin, a sin + b cos).
+
+    The cosines and sines are (..., T, pairs). The columns from 2 · pairs on do not change.
+    """
+    pairs = cos.shape[-1]
     if layout == "halves":
-        first, second = slice(None, half), slice(half, None)
+        first, second = slice(pairs), slice(pairs, 2 * pairs)
     else:
-        first, second = slice(0, None, 2), slice(1, None, 2)
+        first, second = slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
     a, b = x[..., first], x[..., second]  # (..., T, pairs)
     y = array_module(x).empty_like(x)
     y[..., first] = a * cos - b * sin
     y[..., second] = a * sin + b * cos
+    y[..., 2 * pairs :] = x[..., 2 * pairs :]
     return y
 
 

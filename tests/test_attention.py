@@ -101,6 +101,51 @@ def test_rope_rotates_queries_and_keys_aligned_at_end(T_q, T_k, base, layout):
     assert (cache.attention.v == run()[1].attention.v).all()
 
 
+def test_scale_and_soft_cap_by_hand():
+    """With scale 3, the scores are (3, 0), and the cap 2 gives (2 tanh 1.5, 0). The bias is added then."""
+    q, bias = np.array([[1.0, 0]]), np.array([[0, 0.5]])
+    _, cache = npf.attention_forward(q, np.eye(2), np.eye(2), scale=3.0)
+    assert cache.scores.tolist() == [[3, 0]]
+    _, cache = npf.attention_forward(q, np.eye(2), np.eye(2), scale=3.0, soft_cap=2.0, bias=bias)
+    assert_close(
+        (cache.scores, cache.weights), ([[2 * np.tanh(1.5), 0.5]], npf.softmax_forward(cache.scores)[0])
+    )
+
+
+def test_rope_table_with_own_positions_for_each_text():
+    """Two texts of one batch have the results that each text has alone."""
+    x, params = array(2, 4, 8), params_of(biases="")
+    run = partial(npf.multi_head_attention_forward, params=params, n_heads=2)
+    frequencies = npf.angular_frequencies(4)[:1]  # rotate only the first two columns of each head
+    y, _ = run(x, x, x, rope=npf.rope_table(POSITIONS, frequencies))
+    for text, positions, expected in zip(x, POSITIONS, y, strict=True):
+        alone, _ = run(text, text, text, rope=npf.rope_table(positions, frequencies))
+        np.testing.assert_allclose(alone, expected, rtol=0, atol=1e-13)
+    shifted, _ = run(x, x, x, rope=npf.rope_table(POSITIONS + 5, frequencies))
+    np.testing.assert_allclose(shifted, y, rtol=0, atol=1e-13)
+    assert abs(y - run(x, x, x)[0]).max() > 1e-3
+
+
+def test_rope_table_equals_the_default():
+    x, memory, params = array(2, 8), array(5, 8, seed=1), params_of(biases="")
+    table = npf.rope_table(np.arange(5), npf.angular_frequencies(4))
+    run = partial(npf.multi_head_attention_forward, params=params, n_heads=2)
+    for q, k in ((x, memory), (memory, x), (memory, memory)):
+        np.testing.assert_allclose(run(q, k, k, rope=table)[0], run(q, k, k, rope=True)[0], atol=1e-14)
+
+
+def test_bias_of_minus_infinity_masks_one_head():
+    """Head 0 is causal and head 1 sees all keys."""
+    x, params = array(2, 4, 8), params_of(biases="")
+    mask = np.stack([npf.causal_mask(4), np.ones((4, 4), bool)])  # (h, T, T)
+    run = partial(npf.multi_head_attention_forward, x, x, x, params, n_heads=2)
+    y, cache = run(bias=np.where(mask, 0, -np.inf))
+    assert (cache.weights > 0).tolist() == np.broadcast_to(mask, (2, 2, 4, 4)).tolist()
+    assert (cache.weights[:, 0] == run(mask=mask[0])[1].weights[:, 0]).all()
+    assert (cache.weights[:, 1] == run()[1].weights[:, 1]).all()
+    assert all(np.isfinite(g).all() for _, g in npf.leaves(npf.multi_head_attention_backward(y, cache)))
+
+
 def test_init_attention_has_biases_only_on_request():
     rng = np.random.default_rng(0)
     assert npf.init_attention(4, rng)[4:] == (None,) * 4
@@ -109,11 +154,16 @@ def test_init_attention_has_biases_only_on_request():
 
 # --- the gradients, the golden values ---------------------------------------------------------------
 
-test_attention_gradients = make_gradient_test("attention", *combine(lead=[(), (2, 3)]))
+test_attention_gradients = make_gradient_test(
+    "attention", *combine(lead=[(), (2, 3)]), {"scale": None, "soft_cap": None}, {"soft_cap": None}
+)
 FOUR_HEADS = {"n_heads": 4, "bias": None, "rope": False, "directions": 3}
 MASK = npf.causal_mask(3, 4) & PADDING
 MASK_AND_BIAS = {"mask": MASK, "bias": npf.alibi_bias(4, 3, 4), "params": params_of()}
 ONE_MASKED_ROW = {"lead": (), "mask": np.array([[True], [False], [True]]), "params": params_of()}
+CAPPED = {"scale": 1.5, "soft_cap": 1.2}
+POSITIONS = np.array([[0, 1, 2, 3], [0, 0, 1, 7]])  # one row of positions for each text
+TABLE = npf.rope_table(POSITIONS, npf.angular_frequencies(2, base=50.0), layout="halves")
 WITH_ROPE = FOUR_HEADS | {"rope": True, "base": 50.0}
 test_multi_head_attention_gradients = make_gradient_test(
     "multi_head_attention",
@@ -121,6 +171,7 @@ test_multi_head_attention_gradients = make_gradient_test(
     FOUR_HEADS | ONE_MASKED_ROW | {"directions": None},
     *[FOUR_HEADS | {"lead": (1, 2), "mask": None, "params": params_of(biases=x)} for x in "QKVO"],
     *[WITH_ROPE | {"n_kv_heads": n, "params": params_of(n)} for n in (1, 2, np.int8(4))],
+    FOUR_HEADS | CAPPED | {"params": params_of(), "rope": TABLE},
 )
 test_golden_values = agrees_with_pytorch("attention", "multi_head_attention", "grouped_attention")
 
@@ -130,8 +181,8 @@ def test_attention_backward_of_large_batch_equals_single_items():
     (q, k, v), mask = some_qkv((3,), T_q=300, T_k=310), npf.causal_mask(300, 310)
     dy = array(3, 300, 6, seed=3)
     assert 3 * 300 * 310 > LARGE > 300 * 310
-    at_once = output_and_gradients(q, k, v, dy, mask=mask)
-    one_by_one = [output_and_gradients(q[i], k[i], v[i], dy[i], mask=mask) for i in range(3)]
+    at_once = output_and_gradients(q, k, v, dy, mask=mask, **CAPPED)
+    one_by_one = [output_and_gradients(q[i], k[i], v[i], dy[i], mask=mask, **CAPPED) for i in range(3)]
     assert_close(at_once, map(np.stack, zip(*one_by_one, strict=True)), atol=1e-14)
 
 

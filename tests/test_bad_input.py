@@ -78,7 +78,7 @@ ODD_VALUES_OF_KIND = {
     "dtype": ["(-3,)f8", np.dtype(complex), *DTYPES[:6], *NAMES_OF_DTYPES, FLOAT32],
 }
 FLOATS = ("Float", "Bias", "Constant")
-BROADCASTING = ("Mask", "Bias", "Constant", "Counted")
+BROADCASTING = ("Mask", "Bias", "Constant", "Counted", "RowNumbers")
 ARRAYS = ("Float", "Ids", "Numbers", *BROADCASTING)
 
 
@@ -199,6 +199,7 @@ IS_RIGHT_KIND = {
     "Ids": lambda value: is_array_of(value, *INTEGERS),
     "Mask": lambda value: is_array_of(value, bool),
     "Numbers": lambda value: is_array_of(value, *INTEGERS, "f4", "f8", ">f8"),
+    "RowNumbers": lambda value: is_array_of(value, *INTEGERS, "f4", "f8", ">f8"),
 }
 
 
@@ -215,6 +216,8 @@ CONDITIONS = {
     "below vocab_size": f"0 <= value < {VOCAB_SIZE}",
     "an axis": "-2 <= value < 2",
     "even]": "value % 2 == 0",
+    "even,": "value % 2 == 0",
+    "divides d_q": "20 % (value or 9) == 0",
 }
 
 
@@ -285,7 +288,8 @@ def paths_that_do_not_broadcast(place, every, known):
     for mask in every:
         if mask.kind in BROADCASTING and mask.value is not None:
             full = full_shape(mask.dimension_names, known)
-            if not broadcasts(mask.value.shape, full):
+            has_every_row = mask.kind != "RowNumbers" or mask.value.shape[-1:] == full[-1:]
+            if not broadcasts(mask.value.shape, full) or not has_every_row:
                 found |= {place.path, mask.path}
     return found
 
@@ -435,6 +439,7 @@ def test_every_function_has_a_valid_call():
 KEPT_NONE = {
     "assert_gradients-reference": "test_low_precision.py has references",
     "gradcheck-reference": "test_low_precision.py has references",
+    "rope_forward-frequencies": "test_positional.py has frequencies",
     "multi_head_attention_forward-n_kv_heads": "the golden values and RELATIONS have grouped heads",
 }
 
@@ -498,6 +503,19 @@ def with_(**fields):
     return Change(lambda value: value | fields if isinstance(value, dict) else value._replace(**fields))
 
 
+class LikeTensorFlow:
+    """A tensor of a different library, with the method that makes an array."""
+
+    def numpy(self):
+        return np.ones(3)
+
+
+class LikeTorch(LikeTensorFlow):
+    def detach(self):
+        return self
+
+
+TABLE = npf.rope_table(np.arange(7), np.ones(2))
 RELATIONS = [  # function, place of the wrong value ("" for several places), value, type of the error, message
     # complete messages
     ("ffn_forward", "x", np.ones((3, 6, 7)), V,
@@ -536,11 +554,34 @@ RELATIONS = [  # function, place of the wrong value ("" for several places), val
     ("multi_head_attention_forward", "", with_(n_heads=8, bias=None), V, "rope is True"),
     ("multi_head_attention_forward", "n_kv_heads", 3, V, "n_kv_heads is 3; expected a divisor of n_heads=2"),
     ("multi_head_attention_forward", "n_kv_heads", 1, V,
-     "params.W_K has shape (8, 8); expected (d_model, d_kv) with d_model=8, d_kv=4"),
+     "params.W_K has shape (8, 8); expected (d_model, d_kv) with d_model=8, d_kv=4 (n_kv_heads sets d_kv)"),
     ("multi_head_attention_forward", "params", LM.blocks[0].attention, V,
-     "params.W_K has shape (8, 4); expected (d_model, d_kv) with d_model=8, d_kv=8"),
+     "params.W_K has shape (8, 4); expected (d_model, d_kv) with d_model=8, d_kv=8 (n_kv_heads sets d_kv)"),
+    ("ffn_forward", "params.W_1", np.ones((12, 8)), V,
+     "params.W_1 has shape (12, 8); expected (d_model, d_ff) with d_model=8, d_ff=12 (params.W_1.T fits)"),
+    ("relu_forward", "z", LikeTorch(), T,
+     "z is a LikeTorch; expected an array of float32 or float64 (z.detach().numpy() is one)"),
+    ("causal_lm_forward", "ids", LikeTensorFlow(), T,
+     "ids is a LikeTensorFlow; expected an array of integers (ids.numpy() is one)"),
     ("multi_head_attention_forward", "", with_(params=ONE_KEY_HEAD, n_kv_heads=1), V,
      "params.b_K has shape (8,); expected (d_kv,) with d_kv=4"),
+    ("multi_head_attention_forward", "rope", TABLE._replace(layout="half"), V, "rope.layout is 'half'"),
+    ("multi_head_attention_forward", "rope", TABLE._replace(cos=np.ones((7, 2), int)), T,
+     "rope.cos has dtype int64"),
+    ("multi_head_attention_forward", "rope", TABLE._replace(sin=np.ones((6, 2))), V,
+     "rope.sin has shape (6, 2); expected (..., T, pairs) with T=7"),
+    ("multi_head_attention_forward", "rope", TABLE._replace(sin=np.ones((7, 1))), V,
+     "rope.sin has shape (7, 1); expected (7, 2) like rope.cos"),
+    ("multi_head_attention_forward", "rope", TABLE._replace(cos=np.ones((3, 7, 2))), V,
+     "rope.cos has shape (3, 7, 2); expected one that broadcasts to (..., T, pairs) = (2, 7, -1)"),
+    ("multi_head_attention_forward", "rope", TABLE._replace(cos=np.ones((7, 3))), V,
+     "rope.cos has 3 pairs; expected at most 2 pairs with d_k=4"),
+    ("rope_forward", "frequencies", np.ones(5), V,
+     "frequencies holds 5 numbers; expected at most 4, the pairs of d=8"),
+    ("init_causal_lm", "config", with_(frequencies=(1.0,) * 3), V,
+     "config.frequencies holds 3 numbers; expected at most 2, d_k/2"),
+    ("init_causal_lm", "config", with_(frequencies=("1",)), T, "config.frequencies.0 is the string"),
+    ("halves_to_interleaved", "d_k", 6, V, "d_k is 6; expected a divisor of the 20 columns"),
     ("init_encoder", "config", with_(d_model=6, positions="rope"), V, "config.positions is 'rope'"),
     ("rope_forward", "x", np.ones((6, 7)), V, "x's last axis is 7"),
     ("rope_forward", "positions", np.array([0, 1, 2, np.inf, 4, 5]), V, "positions holds NaN or infinity"),

@@ -149,11 +149,51 @@ class TestRoPE:
         assert query @ key == pytest.approx(shifted_query @ shifted_key, abs=1e-11)
         assert query @ query == pytest.approx(x[0] @ x[0], rel=1e-14)
 
+    @LAYOUTS
+    def test_rope_with_fewer_frequencies_keeps_other_columns(self, layout):
+        x, omega = array(2, 5, 8), np.array([1.0, 0.25])
+        y, _ = npf.rope_forward(x, layout=layout, frequencies=omega)
+        rotated = complex_pairs(x[..., :4], layout) * np.exp(1j * np.arange(5)[:, None] * omega)
+        np.testing.assert_allclose(complex_pairs(y[..., :4], layout), rotated, atol=1e-14)
+        assert (y[..., 4:] == x[..., 4:]).all()
+
+    def test_rope_positions_of_each_row(self):
+        x, positions = array(2, 3, 4), np.array([[0, 1, 2], [0, 0, 7]])
+        y, _ = npf.rope_forward(x, positions=positions)
+        for row, its_positions, expected in zip(x, positions, y, strict=True):
+            assert (npf.rope_forward(row, positions=its_positions)[0] == expected).all()
+
+    def test_llama3_frequencies_scale_slow_pairs_only(self):
+        omega = npf.angular_frequencies(64, base=500000.0)
+        turns = 8192 * omega / (2 * np.pi)
+        ratio = npf.llama3_frequencies(64) / omega
+        assert (ratio[turns >= 4] == 1).all() and np.allclose(ratio[turns <= 1], 1 / 8, rtol=1e-15)
+        between = (turns > 1) & (turns < 4)
+        assert between.any() and (np.diff(ratio) <= 0).all()
+        np.testing.assert_allclose(ratio[between], 1 / 8 + 7 / 8 * (turns[between] - 1) / 3, rtol=1e-14)
+        step = npf.llama3_frequencies(64, low_freq_factor=2.0, high_freq_factor=2.0) / omega
+        np.testing.assert_allclose(step, np.where(turns > 2, 1, 1 / 8), rtol=1e-15)
+
+    def test_yarn_frequencies_scale_slow_pairs_only(self):
+        omega = npf.angular_frequencies(64)
+        turns = 4096 * omega / (2 * np.pi)
+        ratio = npf.yarn_frequencies(64, factor=4.0, original_max_length=4096) / omega
+        assert (ratio[turns >= 40] == 1).all() and np.allclose(ratio[turns <= 0.8], 1 / 4, rtol=1e-15)
+        between = (ratio > 0.26) & (ratio < 0.99)
+        assert between.sum() > 5 and np.ptp(np.diff(ratio[between])) < 1e-14  # a straight line
+        options = {"original_max_length": 10, "beta_fast": 2.0, "beta_slow": 2.0}
+        step = npf.yarn_frequencies(4, factor=2.0, base=1e4, **options)  # both bounds are the same pair
+        assert step.tolist() == [1, 0.005]
+
     # the gradient
 
     POSITIONS = np.array([3, 0, 900])
     test_rope_gradients = staticmethod(
-        make_gradient_test("rope", *combine(layout=["interleaved", "halves"], positions=[POSITIONS]))
+        make_gradient_test(
+            "rope",
+            *combine(layout=["interleaved", "halves"], positions=[POSITIONS]),
+            *combine(layout=["interleaved", "halves"], frequencies=[np.array([1.0, 0.3])]),
+        )
     )
 
     # the edges

@@ -83,7 +83,7 @@ EXAMPLES = (MODEL, LM, LATENT, LORA, MINILM, CONFIG, LM_CONFIG, npf.adam_init(no
 
 # The lengths of all dimensions except sequences (T, T_q, S, T_k).
 LENGTHS = {
-    "G": 4, "r": 3,
+    "G": 4, "r": 3, "d_q": 20, "pairs": 2,
     "d": CONFIG.d_model, "d_model": CONFIG.d_model, "d_in": 4, "d_out": 5, "d_k": 4, "d_v": 3,
     "d_ff": CONFIG.d_ff, "h": CONFIG.n_heads, "vocab_size": VOCAB_SIZE,
 }  # fmt: skip
@@ -96,6 +96,7 @@ VALUES_BY_NAME = {
     # settings, most of them different from the default
     "activation": "gelu", "alpha": 6.0, "approximate": False, "base": 100.0, "beta": 0.3, "bias": True,
     "causal": True, "directions": 2, "epsilon": 0.3, "normalize": False,
+    "factor": 4.0, "original_max_length": 100, "scale": 0.7, "soft_cap": 2.0,
     "dropout": 0.1, "dtype": np.float64, "ignore_index": -1, "label_smoothing": 0.1, "layout": "halves",
     "learning_rate": 0.1, "padding_id": 0, "rate": 0.5, "rope": True, "rope_layout": "halves", "start": 0,
     "start_id": 1, "step": 3, "stop_id": 2, "temperature": 0.8, "tile": 2, "tolerance": 1e-6, "top_k": 3,
@@ -124,7 +125,9 @@ def path_of_saved_file(save, file):
 
 # Arguments that are valid only for one function. They replace the arguments from the other tables.
 VALUES_OF_FUNCTION = {
+    "halves_to_interleaved": lambda: {"d_k": 2},
     "init_lora": lambda: {"r": 3},
+    "interleaved_to_halves": lambda: {"d_k": 2},
     "generate": lambda: {"ids": 1 + ids(2, 4) % 4},  # no padding, and short enough for new tokens
     "load_gguf": lambda: {"path": get_model_folder("gguf") / "model.gguf", "dtype": np.float32},
     "load_llama": lambda: {"path": get_model_folder("llama"), "dtype": np.float32},
@@ -158,7 +161,7 @@ def trees_in(tree):
 
 
 TREES = trees_in(EXAMPLES)
-ARRAY = re.compile(r"(Float|Ids|Mask|Counted|Bias|Constant|Numbers)\[Array, '([^']*)'")
+ARRAY = re.compile(r"(Float|Ids|Mask|Counted|Bias|Constant|Numbers|RowNumbers)\[Array, '([^']*)'")
 SIGNATURE = cache(inspect.signature)
 
 
@@ -221,15 +224,15 @@ def shape_of(dimensions, lead, T, S):
 
 
 def array_of_kind(kind, shape, seed, n_leading):
-    """Return an array for an annotation of this kind: 0, 1, 2, … for Numbers, random entries otherwise."""
+    """Return an array for an annotation of this kind: 0, 1, 2, … for numbers, random entries otherwise."""
     if kind == "Ids":
         return ids(*shape, seed=seed)
     if kind in ("Mask", "Counted"):
         return np.random.default_rng(seed).random(shape) < 0.7
     if kind in ("Bias", "Constant"):  # without leading axes: all items of a batch share the numbers
         return array(*shape[n_leading:], seed=seed)
-    if kind == "Numbers":
-        return np.arange(*shape)
+    if kind in ("Numbers", "RowNumbers"):
+        return np.arange(np.prod(shape)).reshape(shape)
     return array(*shape, seed=seed)
 
 

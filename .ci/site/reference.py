@@ -14,11 +14,13 @@ PUBLIC = {name for package in PACKAGES for name in import_module(package).__all_
 # Extra search terms of each page. A reader who searches for one of these terms should find the page.
 SEARCH_TERMS = {
     "npformer.functional": "softmax backward; activation; linear layer; dense layer; backpropagation",
-    "npformer.positional": "positional encoding; position encoding; rotary; RoPE; ALiBi; sinusoids",
+    "npformer.positional": "positional encoding; position encoding; rotary; RoPE; YaRN; ALiBi; sinusoids",
     "npformer.embedding": "weight tying; tied embeddings",
     "npformer.layer_norm": "LayerNorm; normalization",
     "npformer.feed_forward": "FFN; MLP",
-    "npformer.attention": "mask; causal mask; padding mask; self-attention; multi-head attention; GQA; MQA",
+    "npformer.attention": (
+        "mask; causal mask; padding mask; self-attention; multi-head attention; GQA; MQA; soft-capping"
+    ),
     "npformer.decoding": "KV cache; greedy decoding; inference",
     "npformer.loss": "cross-entropy; label smoothing",
     "npformer.optim": "Adam; SGD; warm-up; learning rate",

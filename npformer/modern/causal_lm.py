@@ -35,7 +35,7 @@ from npformer.modern.rms_norm import (
     rms_norm_backward,
     rms_norm_forward,
 )
-from npformer.positional import Layout
+from npformer.positional import Layout, RoPETable, angular_frequencies, rope_table
 from npformer.validation.annotations import (
     Count,
     DType,
@@ -49,7 +49,7 @@ from npformer.validation.annotations import (
     Size,
 )
 from npformer.validation.call import Call, Phase
-from npformer.validation.checks import wrong_kind
+from npformer.validation.checks import check_number, wrong_kind
 from npformer.validation.rules import IN_VOCABULARY, LAYERS, Id, max_positions, rule
 
 # --- what the arguments must satisfy --------------------------------------------------------------
@@ -73,6 +73,18 @@ def HEAD_UNLESS_TIED(head: Any, name: str, call: Call) -> None:
         raise call.value_error(f"{name} is an array; expected None with config.tied=True")
     if not is_tied and head is None:
         raise wrong_kind(call.function, name, head, "an array with config.tied=False")
+
+
+@rule("a tuple of at most d_k/2 numbers", Phase.MASKS)
+def FREQUENCIES(value: Any, name: str, call: Call) -> None:
+    """Check that the frequencies are numbers, at most one for each pair of columns of a head."""
+    if not isinstance(value, tuple) or value == ():
+        raise wrong_kind(call.function, name, value, "a tuple of numbers")
+    for i, frequency in enumerate(value):
+        check_number(call.function, f"{name}.{i}", frequency)
+    pairs = call.sizes["d_model"] // call.sizes["h"] // 2
+    if len(value) > pairs:
+        raise call.value_error(f"{name} holds {len(value)} numbers; expected at most {pairs}, d_k/2")
 
 
 def _max_length_of_config(call: Call, name: str) -> int:
@@ -113,6 +125,10 @@ class CausalLMConfig(NamedTuple):
         If True, the embedding matrix also computes the logits. If False, the logits have a separate matrix.
     rope_layout : "interleaved" or "halves"
         RoPE rotates pairs of neighbouring columns, or pairs of the columns i and i + d_k/2.
+    frequencies : tuple of float, optional
+        RoPE's frequencies, for example ``tuple(llama3_frequencies(d_k).tolist())``. The default is
+        ``angular_frequencies(d_k, base=base)``. With fewer than d_k/2 frequencies, RoPE rotates only the
+        first columns of each head, as in ``rope_table``.
     """
 
     d_model: Size = 288
@@ -125,6 +141,7 @@ class CausalLMConfig(NamedTuple):
     max_length: Count = 256
     tied: bool = True
     rope_layout: Layout = "interleaved"
+    frequencies: Annotated[tuple[float, ...], FREQUENCIES] | None = None
 
 
 class CausalBlockParams(NamedTuple):
@@ -246,9 +263,10 @@ def causal_lm_forward(
     if padding_id is not None:
         mask = mask & padding_mask(ids, padding_id)  # (B, T, T)
     x = E[ids]  # (B, T, d_model)
+    rope = rope_table_of(config, array_module(ids).arange(ids.shape[-1]), x.dtype)  # (T, pairs)
     block_caches = []
     for block in params.blocks:
-        x, block_cache = causal_block_forward(x, block, config, mask)
+        x, block_cache = causal_block_forward(x, block, config, mask, rope)
         block_caches.append(block_cache)
     y, norm_cache = rms_norm_forward(x, params.norm, eps=config.eps)
     logits, logits_cache = logits_forward(y, params)  # (B, T, vocab_size)
@@ -295,13 +313,31 @@ def causal_lm_backward(dlogits: Float[Array, "... T vocab_size"], cache: CausalL
     return CausalLMParams(EmbeddingParams(dE), tuple(reversed(dblocks)), dnorm, dhead)
 
 
+def rope_table_of(config: CausalLMConfig, positions: Array, dtype: Any) -> RoPETable:
+    """Compute the rotations of a model's queries and keys at these positions."""
+    if config.frequencies is None:
+        frequencies = angular_frequencies(config.d_model // config.n_heads, base=config.base)
+    else:
+        frequencies = np.array(config.frequencies)
+    return rope_table(positions, frequencies, layout=config.rope_layout, dtype=dtype)
+
+
 def causal_block_forward(
-    x: Array, params: CausalBlockParams, config: CausalLMConfig, mask: Array | None
+    x: Array,
+    params: CausalBlockParams,
+    config: CausalLMConfig,
+    mask: Array | None,
+    rope: RoPETable | None = None,
 ) -> tuple[Array, CausalBlockCache]:
-    """h = x + Attention(RMSNorm(x)), y = h + FFN(RMSNorm(h)): (..., T, d_model)."""
+    """h = x + Attention(RMSNorm(x)), y = h + FFN(RMSNorm(h)): (..., T, d_model).
+
+    All blocks of a model share one table of rotations, ``rope``. Without it, the block computes the table.
+    """
+    if rope is None:
+        rope = rope_table_of(config, array_module(x).arange(x.shape[-2]), x.dtype)
     n, norm_1 = rms_norm_forward(x, params.norm_1, eps=config.eps)
     a, attention = multi_head_attention_forward(
-        n, n, n, params.attention, n_heads=config.n_heads, mask=mask, rope=True,
+        n, n, n, params.attention, n_heads=config.n_heads, mask=mask, rope=rope,
         n_kv_heads=config.n_kv_heads, base=config.base, rope_layout=config.rope_layout,
     )  # fmt: skip
     h = x + a

@@ -4,6 +4,7 @@ Each forward function is directly above its backward function. In a backward fun
 ``# from up = x W_up`` means that the line differentiates this forward equation.
 """
 
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -125,10 +126,11 @@ def silu_backward(dy: Float[Array, "..."], cache: SiLUCache) -> Float[Array, "..
     return dy * (sigmoid * (1 + z * (1 - sigmoid)))  # from y = z σ(z)
 
 
-Gate = Literal["silu", "gelu", "relu", "sigmoid"]
+Gate = Literal["silu", "gelu", "gelu_tanh", "relu", "sigmoid"]
 GATES: dict[str, Any] = {
     "silu": (silu_forward, silu_backward),
     "gelu": (gelu_forward, gelu_backward),
+    "gelu_tanh": (partial(gelu_forward, approximate=True), gelu_backward),
     "relu": (relu_forward, relu_backward),
     "sigmoid": (sigmoid_forward, sigmoid_backward),
 }
@@ -197,9 +199,10 @@ def gated_ffn_forward(
     ----------
     x : float array (..., d_model)
     params : GatedFFNParams
-    activation : "silu", "gelu", "relu" or "sigmoid"
-        The paper calls these networks SwiGLU, GEGLU, ReGLU and GLU. The last one is from Dauphin et al.,
-        "Language Modeling with Gated Convolutional Networks", 2017.
+    activation : "silu", "gelu", "gelu_tanh", "relu" or "sigmoid"
+        The paper calls the networks with SiLU, GELU, ReLU and the sigmoid SwiGLU, GEGLU, ReGLU and GLU. The
+        last one is from Dauphin et al., "Language Modeling with Gated Convolutional Networks", 2017.
+        "gelu_tanh" approximates GELU, as in Gemma.
 
     Returns
     -------

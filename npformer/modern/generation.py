@@ -9,12 +9,18 @@ import numpy as np
 
 from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams, causal_mask
-from npformer.decoding import KVCache, RoPERotation, attend_with_cache, check_logits
+from npformer.decoding import KVCache, attend_with_cache, check_logits
 from npformer.functional import softmax_forward
-from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams, logits_forward
+from npformer.modern.causal_lm import (
+    CausalBlockParams,
+    CausalLMConfig,
+    CausalLMParams,
+    logits_forward,
+    rope_table_of,
+)
 from npformer.modern.gated_ffn import gated_ffn_forward
 from npformer.modern.rms_norm import rms_norm_forward
-from npformer.positional import rope_cos_sin
+from npformer.positional import RoPETable
 from npformer.validation.annotations import Count, Ids, Length, NonNegative, Rng, number
 from npformer.validation.call import Call, Phase
 from npformer.validation.checks import check_generator
@@ -231,9 +237,7 @@ def next_logits(
     n = ids.shape[-1]
     t = caches[0].length if caches else 0  # the position of the first new token
     x = params.embedding.E[ids]  # (B, n, d_model)
-    d_k = config.d_model // config.n_heads
-    cos, sin = rope_cos_sin(xp.arange(t, t + n), d_k, config.base, x.dtype)  # (n, pairs)
-    rope = RoPERotation(cos, sin, config.rope_layout)
+    rope = rope_table_of(config, xp.arange(t, t + n), x.dtype)  # (n, pairs)
     mask = None if n == 1 else causal_mask(n, t + n, xp=xp)  # (n, t + n)
     new_caches = []
     for block, old_cache in zip(params.blocks, caches, strict=True):
@@ -248,7 +252,7 @@ def next_through_block(
     cache: KVCache,
     params: CausalBlockParams,
     config: CausalLMConfig,
-    rope: RoPERotation,
+    rope: RoPETable,
     mask: Array | None,
 ) -> tuple[Array, KVCache]:
     """Apply a block to n more tokens x (B, n, d_model), with the keys and values of earlier tokens cached."""

@@ -21,9 +21,12 @@ from npformer.encoder import EncoderBlockParams, encoder_block_forward
 from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams
 from npformer.lessons.worked_example import Trace, worked_example
+from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams, causal_lm_forward
 from npformer.player.player_page import Mark, Player, format_distinct, play
+from npformer.player.port_mistakes import Mistake, Port, describe, find_mistakes, walk_stations
 from npformer.tree import leaves
 from npformer.validation.checks import check_kind, wrong_kind
+from npformer.validation.signature import checked
 
 Array = np.ndarray[Any, Any]
 Block = Callable[..., Any]
@@ -39,6 +42,9 @@ class Comparison(NamedTuple):
     note: str = ""
     agreed: tuple[str, ...] = ()  # the stations that agree
     trace: Trace | None = None  # the reference, if it is a worked example
+    mistakes: tuple[
+        Mistake, ...
+    ] = ()  # the changes of a port that make the station agree, if compare tried any
 
     def __bool__(self) -> bool:
         return not self.station
@@ -48,7 +54,8 @@ class Comparison(NamedTuple):
             return f"agrees at {len(self.agreed)} stations, from {self.agreed[0]} to {self.agreed[-1]}"
         where = f", first at {list(self.place)}" if self.place else ""
         right = f"\nright: {', '.join(self.agreed)}" if self.agreed else ""
-        return f"differs at {self.station}{where}: {self.note}{right}"
+        change = f"\nequal with: {', or '.join(map(describe, self.mistakes))}" if self.mistakes else ""
+        return f"differs at {self.station}{where}: {self.note}{right}{change}"
 
     def _repr_html_(self) -> str:
         """Return the printed text and, if a station differs, the player at that station."""
@@ -97,27 +104,38 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    mine: Block | tuple[Block, Block] | Mapping[str, Array],
+    mine: Block | tuple[Block, Block] | Mapping[str, Array] | CausalLMParams,
     reference: Trace | Mapping[str, Array] | None = None,
     *,
     tolerance: float | None = None,
+    config: CausalLMConfig | None = None,
+    state: Mapping[str, Array] | None = None,
 ) -> Comparison:
     """Compare a block, or the values that a block calculated, with the worked example.
 
+    Or compare the port of a causal model with the activations of the original model.
+
     Parameters
     ----------
-    mine : function, pair of functions, or dict of arrays
+    mine : function, pair of functions, dict of arrays, or CausalLMParams
         - A function mine(x, params, config) that returns y, or (y, values). `values` is a dict or NamedTuple
           whose keys are names of the worked example: "Q", "scores", "norm_1.x_hat", "z" …
         - A pair (forward, backward). `forward` returns (y, cache), and `backward(dy, cache)` returns
           (dx, grads). `grads` has the field names of `params`.
         - A dict of values by name.
+        - The parameters of a port. If a station differs, compare tries the known mistakes of ports on this
+          layer, and reports the changes that make the arrays equal.
     reference : Trace or dict of arrays, optional
         The correct values: a trace, or a dict of arrays in order, such as the stored activations of a model's
-        layers. By default, the worked example.
+        layers. By default, the worked example. For a port, a dict with "ids" and some of "after block 0" (the
+        embeddings), "after block 1", …, "logits".
     tolerance : float, optional
         The allowed error, relative to the largest number of a station. The default is 1e-6, or 1e-4 for
         float32.
+    config : CausalLMConfig, optional
+        The config of a port.
+    state : dict of arrays, optional
+        The arrays of a port's file. With them, compare can find an output matrix that was not used.
 
     Returns
     -------
@@ -136,6 +154,8 @@ def compare(
     >>> compare(encoder_block_forward)
     agrees at 21 stations, from s to attention.exp
     """
+    if isinstance(mine, CausalLMParams):
+        return _compare_port(mine, config, reference, state or {}, tolerance)
     reference = worked_example() if reference is None else reference
     if isinstance(mine, Mapping):
         comparison = _compare_by_name(mine, _reference_values(reference), tolerance)
@@ -167,6 +187,28 @@ def _compare_functions(
     for path, gradient in leaves(grads):
         gradients[f"d_{path.removeprefix('params.')}"] = gradient
     return _compare_by_name(gradients, _reference_values(trace), tolerance)
+
+
+def _compare_port(
+    params: CausalLMParams, config: Any, reference: Any, state: Mapping[str, Array], tolerance: float | None
+) -> Comparison:
+    """Compare a port with the stations of the original model. If one differs, try the known mistakes."""
+    check_kind("compare", "config", config, CausalLMConfig)
+    if not isinstance(reference, Mapping) or "ids" not in reference:
+        raise wrong_kind("compare", "reference", reference, 'a dict with "ids" and the values of stations')
+    ids = np.asarray(reference["ids"])
+    checked(causal_lm_forward)(ids, params, config)  # for its error messages
+    port = Port(params, config)
+    mine = dict(walk_stations(params.embedding.E[ids], 0, port))
+    correct = {name: np.asarray(reference[name]) for name in mine if name in reference}
+    if not correct:
+        raise ValueError(f"compare: reference holds no station; expected some of {', '.join(mine)}")
+    comparison = _compare_by_name({name: mine[name] for name in correct}, correct, tolerance)
+    if comparison or math.isnan(comparison.expected):
+        return comparison
+    allowed = _tolerance_for(params.embedding.E, tolerance)
+    found = find_mistakes(comparison.station, correct | {"ids": ids}, port, state, allowed)
+    return comparison._replace(mistakes=found)
 
 
 def _reference_values(reference: Any) -> dict[str, Array]:

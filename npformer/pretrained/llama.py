@@ -1,13 +1,14 @@
 """Load and convert models of the Llama architecture with the array names of GGUF or Hugging Face."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
 from npformer.arrays import Array
 from npformer.attention import AttentionParams
 from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams
+from npformer.positional import llama3_frequencies
 from npformer.pretrained.named_arrays import (
     build_config,
     build_name_tree,
@@ -22,10 +23,23 @@ from npformer.pretrained.named_arrays import (
 )
 from npformer.pretrained.safetensors_files import read_arrays
 from npformer.tree import as_path, tree_map
-from npformer.validation.annotations import DType
+from npformer.validation.annotations import Count, DType, Float, Positive
+from npformer.validation.call import Call, Phase
+from npformer.validation.rules import EVEN, rule
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@rule("divides d_q", Phase.IDS)
+def WIDTH_OF_HEADS(d_k: Any, name: str, call: Call) -> None:
+    """Check that the columns can be split into heads of d_k columns."""
+    d_q = call.sizes["d_q"]
+    if d_q % d_k:
+        raise call.value_error(f"{name} is {d_k}; expected a divisor of the {d_q} columns")
+
+
+HeadWidth = Annotated[Count, EVEN, WIDTH_OF_HEADS]
 
 # For each path in CausalLMParams: the name of the array in the file. {} stands for the block number.
 GGUF_NAMES = {
@@ -102,8 +116,8 @@ def load_llama(path: Any, *, dtype: DType = np.float32) -> tuple[CausalLMParams,
         If a file is missing.
     ValueError
         If a file is damaged, if a tensor is missing, unknown or of the wrong shape, or if config.json has a
-        setting that this package does not support (scaled RoPE, sliding-window attention, biases). The
-        message names the tensor or the setting.
+        setting that this package does not support (sliding-window attention, biases, a scaled RoPE other
+        than that of Llama 3.1). The message names the tensor or the setting.
 
     Examples
     --------
@@ -149,10 +163,30 @@ SUPPORTED_SETTINGS = {  # the only value that each setting may have; None: the s
 }
 
 
+LLAMA_3_FIELDS = {  # the argument of `llama3_frequencies` for each setting in config.json
+    "factor": "factor",
+    "low_freq_factor": "low_freq_factor",
+    "high_freq_factor": "high_freq_factor",
+    "original_max_position_embeddings": "original_max_length",
+}
+
+
+class Llama3Config(NamedTuple):
+    """The settings of RoPE in Llama 3.1, as arguments of ``llama3_frequencies``."""
+
+    factor: Positive
+    low_freq_factor: Positive
+    high_freq_factor: Positive
+    original_max_length: Count
+
+
 def _read_config(file: "Path") -> CausalLMConfig:
     """Read config.json as a CausalLMConfig. Raises ValueError for a setting that is not supported."""
     settings: dict[str, Any] = {"rope_theta": 10000.0, "tie_word_embeddings": False}
     settings |= read_json("load_llama", file)
+    if isinstance(settings.get("rope_scaling"), dict):
+        settings |= settings.pop("rope_scaling")
+        settings.setdefault("rope_type", settings.get("type"))  # the name in older files
     settings |= settings.get("rope_parameters") or {}  # transformers 5 stores the settings of RoPE here
     settings = {name: value for name, value in settings.items() if value is not None}
     model_type = settings.get("model_type")
@@ -162,8 +196,13 @@ def _read_config(file: "Path") -> CausalLMConfig:
         )
     settings = {"num_key_value_heads": settings.get("num_attention_heads")} | settings
     config = build_config("load_llama", file, settings, CONFIG_FIELDS, CausalLMConfig, rope_layout="halves")
-    supported = SUPPORTED_SETTINGS | {"head_dim": config.d_model // config.n_heads}
-    check_settings("load_llama", file, settings, supported)
+    d_k = config.d_model // config.n_heads
+    if settings.get("rope_type") == "llama3":
+        settings["rope_type"] = "default"
+        scaling = build_config("load_llama", file, settings, LLAMA_3_FIELDS, Llama3Config)
+        frequencies = llama3_frequencies(d_k, base=config.base, **scaling._asdict())
+        config = config._replace(frequencies=tuple(frequencies.tolist()))
+    check_settings("load_llama", file, settings, SUPPORTED_SETTINGS | {"head_dim": d_k})
     return config
 
 
@@ -306,13 +345,52 @@ def _reorder_columns(
     return params._replace(blocks=tuple(blocks))
 
 
-def interleaved_to_halves(array: Array, d_k: int) -> Array:
-    """Move the columns 2i and 2i + 1 of each head to the columns i and i + d_k/2."""
-    pairs = array.reshape(*array.shape[:-1], -1, d_k // 2, 2)  # (..., heads, d_k/2, 2)
-    return pairs.swapaxes(-1, -2).reshape(array.shape)
+def interleaved_to_halves(W: Float[Array, "... d_q"], d_k: HeadWidth) -> Float[Array, "... d_q"]:
+    """Move the columns 2i and 2i + 1 of each head to the columns i and i + d_k/2.
+
+    A model whose RoPE rotates neighbouring columns gives the same logits with the layout "halves" after W_Q,
+    W_K and their biases were reordered like this.
+
+    Parameters
+    ----------
+    W : float array (..., d_q)
+        W_Q, W_K, b_Q or b_K, with any number of heads.
+    d_k : int
+        The number of columns of each head. It is even.
+
+    Returns
+    -------
+    reordered : float array (..., d_q)
+
+    Examples
+    --------
+    >>> interleaved_to_halves(np.arange(8.0), 4)
+    array([0., 2., 1., 3., 4., 6., 5., 7.])
+    """
+    pairs = W.reshape(*W.shape[:-1], W.shape[-1] // d_k, d_k // 2, 2)  # (..., heads, d_k/2, 2)
+    return pairs.swapaxes(-1, -2).reshape(W.shape)
 
 
-def halves_to_interleaved(array: Array, d_k: int) -> Array:
-    """Move the columns i and i + d_k/2 of each head to the columns 2i and 2i + 1."""
-    halves = array.reshape(*array.shape[:-1], -1, 2, d_k // 2)  # (..., heads, 2, d_k/2)
-    return halves.swapaxes(-1, -2).reshape(array.shape)
+def halves_to_interleaved(W: Float[Array, "... d_q"], d_k: HeadWidth) -> Float[Array, "... d_q"]:
+    """Move the columns i and i + d_k/2 of each head to the columns 2i and 2i + 1.
+
+    This is the inverse of ``interleaved_to_halves``.
+
+    Parameters
+    ----------
+    W : float array (..., d_q)
+        W_Q, W_K, b_Q or b_K, with any number of heads.
+    d_k : int
+        The number of columns of each head. It is even.
+
+    Returns
+    -------
+    reordered : float array (..., d_q)
+
+    Examples
+    --------
+    >>> halves_to_interleaved(np.arange(8.0), 4)
+    array([0., 2., 1., 3., 4., 6., 5., 7.])
+    """
+    halves = W.reshape(*W.shape[:-1], W.shape[-1] // d_k, 2, d_k // 2)  # (..., heads, 2, d_k/2)
+    return halves.swapaxes(-1, -2).reshape(W.shape)

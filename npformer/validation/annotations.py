@@ -26,8 +26,8 @@ from npformer.validation.checks import DimensionNames
 
 __all__ = [
     "Bias", "Constant", "Count", "Counted", "DType", "Finite", "Float", "Ids",
-    "Integer", "Length", "Mask", "NonNegative", "Numbers", "Positive", "Rate", "Rng", "Shape", "Size",
-    "integer", "number",
+    "Integer", "Length", "Mask", "NonNegative", "Numbers", "Positive", "Rate", "Rng", "RowNumbers", "Shape",
+    "Size",    "integer", "number",
 ]  # fmt: skip
 
 
@@ -132,6 +132,16 @@ def fixed_shape(names: DimensionNames) -> Check:
     return check
 
 
+def rows_shape(names: DimensionNames) -> Check:
+    """Return the check that an array has the last of these dimensions, and that its other axes broadcast."""
+
+    def check(x: Any, name: str, call: Call) -> None:
+        checks.check_shape(call.function, name, x, ("...", names[-1]), call.sizes)
+        checks.check_broadcast(call.function, name, x, names, shape_of(names, call))
+
+    return check
+
+
 def recorded_shape(names: DimensionNames) -> Check:
     """Return the check that an array has these dimensions. The check also records their lengths.
 
@@ -203,6 +213,7 @@ if TYPE_CHECKING:
     from typing import Annotated as Ids
     from typing import Annotated as Mask
     from typing import Annotated as Numbers
+    from typing import Annotated as RowNumbers
     from typing import Annotated as Shape
 
     from numpy.random import Generator as Rng
@@ -223,6 +234,8 @@ else:
     Ids = ArrayAnnotation("Ids", check_ids, recorded_shape, Phase.IDS, records_sizes=True)
     Mask = ArrayAnnotation("Mask", check_booleans, broadcast_shape, Phase.MASKS)
     Numbers = ArrayAnnotation("Numbers", check_numbers, fixed_shape, Phase.IDS, reads_values=True)
+    # One number for each row of an array. The leading axes may be fewer than those of the array.
+    RowNumbers = ArrayAnnotation("RowNumbers", check_numbers, rows_shape, Phase.IDS, reads_values=True)
     # Some caches have the shape of an array as a field. `Shape` annotates such a field.
     Shape = ArrayAnnotation("Shape", accept, recorded_shape, records_sizes=True)
     Rng = Rule("Rng", check_with(checks.check_generator))

@@ -35,7 +35,7 @@ def check_float(
     # Comparing the types is fast and enough for almost every array. Only the rare rest needs the slower
     # `is_array`.
     if not (type(x) is np.ndarray or is_array(x)):
-        raise wrong_kind(function, argument, x, "an array of float32 or float64")
+        raise wrong_kind(function, argument, x, f"an array of float32 or float64{_tensor_hint(argument, x)}")
     if x.dtype not in FLOATS:
         half = "float16 keeps 3 digits and overflows at 65504: sums over a row would be wrong"
         advice = half if x.dtype == np.float16 else f"for example {argument}.astype(np.float64)"
@@ -51,9 +51,17 @@ def check_entries(function: str, argument: str, x: Any, kinds: str, expected: st
     a wrong dtype contains the value of `dtype` instead of the value of `expected`.
     """
     if not is_array(x):
-        raise wrong_kind(function, argument, x, expected)
+        raise wrong_kind(function, argument, x, f"{expected}{_tensor_hint(argument, x)}")
     if x.dtype.kind not in kinds:
         raise wrong_dtype(function, argument, x, dtype or expected)
+
+
+def _tensor_hint(argument: str, x: Any) -> str:
+    """Return how to turn a tensor of PyTorch or TensorFlow into an array, or "" for any other value."""
+    if not callable(getattr(x, "numpy", None)):
+        return ""
+    detach = ".detach()" if callable(getattr(x, "detach", None)) else ""
+    return f" ({argument}{detach}.numpy() is one)"
 
 
 def check_ids(function: str, argument: str, ids: Any) -> None:
@@ -109,7 +117,21 @@ def check_shape(
     with T or S may have length 0: a sequence can be empty, a row cannot.
     """
     if not _fits(x.shape, names, sizes):
-        raise wrong_shape(function, argument, x, _expected_shape(names, sizes, is_empty=0 in x.shape))
+        expected = _expected_shape(names, sizes, is_empty=0 in x.shape)
+        raise wrong_shape(function, argument, x, expected + _shape_hint(argument, x, names, sizes))
+
+
+def _shape_hint(argument: str, x: Any, names: DimensionNames, sizes: Mapping[str, int]) -> str:
+    """Return a likely repair of a wrong shape, or ""."""
+    is_transposed = len(x.shape) == 2 and _fits(x.shape[::-1], names, sizes)
+    if is_transposed:
+        return f" ({argument}.T fits)"
+    has_wrong_d_kv = (
+        len(x.shape) == len(names)
+        and names[-1] == "d_kv"
+        and x.shape[:-1] == tuple(sizes.get(name, -1) for name in names[:-1])
+    )
+    return " (n_kv_heads sets d_kv)" if has_wrong_d_kv else ""
 
 
 def _fits(shape: tuple[int, ...], names: DimensionNames, sizes: Mapping[str, int]) -> bool:

@@ -20,9 +20,9 @@ case, so you can remove it from NEW_CASES. For a new operation, first add PyTorc
 OPERATIONS.
 
 Every output comes from a function, module, loss or optimizer of PyTorch. Every gradient comes from PyTorch's
-autograd. Two features that PyTorch's attention does not have are added here in a few lines: RoPE, and an
-output of zero for a query that may attend to no key. For such a query, PyTorch gives NaN in one
-implementation and zero in another. ALiBi is an additive mask, which PyTorch's modules accept.
+autograd. Three features that PyTorch's attention does not have are added here in a few lines: RoPE, the soft
+cap of scores, and an output of zero for a query that may attend to no key. For such a query, PyTorch gives
+NaN in one implementation and zero in another. ALiBi is an additive mask, which PyTorch's modules accept.
 """
 
 import argparse
@@ -104,7 +104,11 @@ def attention(t, s):
     if "mask" in t:
         mask = torch.zeros(()) if mask is None else mask
         mask = mask.masked_fill(~t["mask"], -math.inf)
-    return attend(t["q"], t["k"], t["v"], mask)
+    if "soft_cap" in s:
+        scores = t["q"] @ t["k"].mT * s["scale"]
+        capped = s["soft_cap"] * torch.tanh(scores / s["soft_cap"])
+        return torch.softmax(capped + mask, -1) @ t["v"]
+    return attend(t["q"], t["k"], t["v"], mask, scale=s.get("scale"))
 
 
 def multi_head_attention(t, s):

@@ -7,6 +7,7 @@ from valid_calls import drawn
 
 import npformer as npf
 from npformer import CausalLMConfig, causal_lm_forward, init_causal_lm
+from npformer.modern import causal_lm
 
 CONFIG = CausalLMConfig(
     d_model=8, d_ff=5, n_heads=4, n_kv_heads=2, n_layers=2, eps=1e-3, base=50.0, max_length=9
@@ -36,6 +37,22 @@ def test_causal_lm_config_defaults_are_stories15m():
     assert {a.dtype for _, a in npf.leaves(params)} == {np.dtype(np.float32)}
 
 
+def test_causal_lm_computes_one_rope_table(monkeypatch):
+    """All blocks share the angles, in a forward pass and in each step of generation."""
+    calls = []
+
+    def count(*args, **options):
+        calls.append(args)
+        return npf.rope_table(*args, **options)
+
+    monkeypatch.setattr(causal_lm, "rope_table", count)
+    ids = np.array([[3, 1, 4]])
+    causal_lm_forward(ids, PARAMS, CONFIG)
+    assert len(PARAMS.blocks) == 2 and len(calls) == 1
+    npf.generate(ids, PARAMS, CONFIG, max_new_tokens=2, temperature=0)
+    assert len(calls) == 3
+
+
 # --- the gradient -----------------------------------------------------------------------------------
 
 TINY = {"d_model": 4, "d_ff": 3, "ids": np.array([[3, 1, 3, 2], [2, 4, 0, 0]])}
@@ -44,6 +61,7 @@ test_gradients = make_gradient_test(
     TINY | {"tied": False, "n_kv_heads": 1, "n_layers": 1},
     TINY | {"tied": True, "n_kv_heads": 2, "padding_id": None, "directions": 3},
     TINY | {"tied": True, "n_kv_heads": 1, "n_layers": 1, "directions": 3},
+    TINY | {"n_layers": 1, "n_heads": 1, "n_kv_heads": 1, "frequencies": (0.7,), "directions": 3},
 )
 
 

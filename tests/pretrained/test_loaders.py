@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from small_models import (
+    CONFIG,
     DAMAGES,
     FORMS,
     TOKENS,
@@ -231,7 +232,11 @@ def modules(*types):
     return json.dumps([{"type": f"sentence_transformers.models.{x}"} for x in types]).encode()
 
 
-LLAMA_3 = {"rope_type": "llama3", "factor": 8.0}
+LLAMA_3 = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}  # fmt: skip
+YARN = {"type": "yarn", "factor": 8.0}
 TOO_MANY_WORDS = make_word_tokenizer(range(30))  # the model has only 29 ids
 NO_SUCH = "expected no such thing, which no equation here has"
 NORM, POOLING = "blk.0.attn_norm.weight", "1_Pooling/config.json"
@@ -254,8 +259,10 @@ REJECTED = [
     ("gguf", {NORM: ((24,), 8, b"")}, "shape (24,); expected rows of whole groups of 32"),
     ("gguf", {NORM: ((), 0, b"")}, "shape (); expected rows"),
     ("llama", {"model_type": "gemma"}, "of the kind 'gemma'; expected llama or mistral"),
-    ("llama", {"rope_scaling": LLAMA_3}, f"rope_scaling = {LLAMA_3}; {NO_SUCH}"),
-    ("llama", {"rope_parameters": LLAMA_3}, "rope_type = 'llama3'; expected 'default'"),
+    ("llama", {"rope_scaling": YARN}, "rope_type = 'yarn'; expected 'default'"),
+    ("llama", {"rope_scaling": "yarn"}, f"rope_scaling = 'yarn'; {NO_SUCH}"),
+    ("llama", {"rope_parameters": LLAMA_3 | {"factor": "8"}}, "config.factor is the string '8'; expected a"),
+    ("llama", {"rope_parameters": LLAMA_3 | {"factor": None}}, "does not say factor"),
     ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5; expected 1.0"),
     ("llama", {"sliding_window": 4}, f"sliding_window = 4; {NO_SUCH}"),
     ("llama", {"attention_bias": True}, "attention_bias = True; expected False"),
@@ -287,10 +294,13 @@ REJECTED = [
     ("minilm", {POOLING: b'{"pooling_mode_mean_tokens": false}'}, "says {}; expected the mean"),
 ]  # fmt: skip
 ROPE_PARAMETERS = {"rope_type": "default", "rope_theta": 9.0}
+LLAMA_3_FREQUENCIES = tuple(npf.llama3_frequencies(8, base=CONFIG.base, original_max_length=16).tolist())
 ACCEPTED = [  # the format; changed settings or files; expected changes of the loaded config
     ("gguf", {"llama.rope.freq_base": None, "llama.vocab_size": None}, {"base": 10000.0}),
     ("llama", {"model_type": "mistral", "sliding_window": None, "head_dim": 8, "mlp_bias": False}, {}),
     ("llama", {"attention_bias": False, "partial_rotary_factor": 1.0}, {}),
+    ("llama", {"rope_scaling": LLAMA_3}, {"frequencies": LLAMA_3_FREQUENCIES}),
+    ("llama", {"rope_parameters": LLAMA_3}, {"frequencies": LLAMA_3_FREQUENCIES}),
     ("llama", {"rope_theta": None, "rope_parameters": ROPE_PARAMETERS}, {"base": 9.0}),
     ("llama", {"rope_theta": None, "tie_word_embeddings": None, "hidden_act": None}, {"base": 10000.0}),
     ("llama2c", {"tokenizer.bin": bytes(4 + 267 * 8)}, {}),  # every piece is empty

@@ -181,12 +181,11 @@ def test_port_page_reports_agreement(port_code, capsys):
 
 
 @pytest.mark.parametrize(("right", "wrong", "message"), [
-    ("forward(reference.pop(\"ids\"), params, config)",
-     "forward(reference.pop(\"ids\"), params, config._replace(rope_layout=\"interleaved\"))",
+    ("reference, config=config,", "reference, config=config._replace(rope_layout=\"interleaved\"),",
      "differs at after block 1, first at [0, 1, 0]"),  # position 0 is not rotated
     ("base=500.0", "base=50.0", "differs at after block 1, first at [0, 1, 0]"),
     ("eps=1e-6", "eps=1e-5", "differs at after block 1, first at [0, 0, 0]"),
-    ("params, config)\n", "params._replace(head=-params.head), config)\n", "differs at logits"),
+    ("compare(params,", "compare(params._replace(head=-params.head),", "differs at logits"),
 ], ids=["RoPE layout", "RoPE base", "eps", "head"])  # fmt: skip
 def test_port_page_finds_a_mistake(port_code, capsys, right, wrong, message):
     assert right in port_code

@@ -1,0 +1,141 @@
+"""Plant each mistake of the guide page port.md in a port. compare must name the change that repairs it.
+
+The reference is the model `llama` of transformers in golden_ports.npz.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.player.port_mistakes import CHANGES, describe
+
+DATA = Path(__file__).parents[1] / "data"
+CONFIG = npf.CausalLMConfig(16, 20, 4, 2, 2, 1e-6, 500.0, 9, tied=False, rope_layout="halves")
+
+
+def load_golden():
+    """Return the arrays of the model, and the reference: the ids and the stations."""
+    with np.load(DATA / "golden_ports.npz") as file:
+        arrays = {name.removeprefix("llama."): file[name] for name in file if name.startswith("llama.")}
+    state = {name: arrays.pop(name).astype(float) for name in list(arrays) if name.startswith("state.")}
+    return {name.removeprefix("state."): array for name, array in state.items()}, arrays
+
+
+STATE, REFERENCE = load_golden()
+PARAMS = npf.causal_lm_from_torch(STATE, CONFIG)
+
+
+def change_blocks(change):
+    return PARAMS._replace(blocks=tuple(map(change, PARAMS.blocks)))
+
+
+def exchange_gate_and_up(block):
+    W_gate, W_up, W_down = block.ffn
+    return block._replace(ffn=npf.GatedFFNParams(W_up, W_gate, W_down))
+
+
+def transpose(name):
+    def change(block):
+        attention = block.attention._replace(**{name: getattr(block.attention, name).T})
+        return block._replace(attention=attention)
+
+    return change_blocks(change)
+
+
+def exchange_norms(block):
+    return block._replace(norm_1=block.norm_2, norm_2=block.norm_1)
+
+
+def with_norms(change):
+    def change_block(block):
+        norms = {name: npf.RMSNormParams(change(getattr(block, name).gamma)) for name in ("norm_1", "norm_2")}
+        return block._replace(**norms)
+
+    params = change_blocks(change_block)
+    return params._replace(norm=npf.RMSNormParams(change(params.norm.gamma)))
+
+
+def with_embedding(change):
+    return PARAMS._replace(embedding=npf.EmbeddingParams(change(PARAMS.embedding.E)))
+
+
+TIED = PARAMS._replace(head=None)
+# The parameters and the config with a mistake, the station that differs, and the change that repairs it.
+PLANTED = [
+    (PARAMS, CONFIG._replace(rope_layout="interleaved"), "after block 1", ("rope_layout", "halves")),
+    (PARAMS, CONFIG._replace(base=10000.0), "after block 1", ("base", 500.0)),
+    (PARAMS, CONFIG._replace(eps=1e-5), "after block 1", ("eps", 1e-6)),
+    (change_blocks(exchange_gate_and_up), CONFIG, "after block 1", ("gate_up", None)),
+    (transpose("W_Q"), CONFIG, "after block 1", ("transposed", "W_Q")),
+    (transpose("W_O"), CONFIG, "after block 1", ("transposed", "W_O")),
+    (change_blocks(exchange_norms), CONFIG, "after block 1", ("norms", None)),
+    (TIED, CONFIG._replace(tied=True), "logits", ("own_head", "lm_head.weight")),
+    (PARAMS, CONFIG._replace(n_heads=2, n_kv_heads=1), "after block 1", ("heads", (4, 2))),
+    (with_norms(lambda gamma: gamma - 1), CONFIG, "after block 1", ("one_plus_gamma", None)),
+    (with_embedding(lambda E: E / 4), CONFIG, "after block 0", ("embedding_scale", None)),
+]
+
+
+@pytest.mark.parametrize(
+    ("params", "config", "station", "mistake"), PLANTED, ids=lambda value: str(value)[:30]
+)
+def test_compare_names_the_planted_mistake(params, config, station, mistake):
+    comparison = npf.compare(params, REFERENCE, config=config, state=STATE)
+    assert comparison.station == station
+    assert comparison.mistakes == (mistake,)
+    assert f"\nequal with: {describe(comparison.mistakes[0])}" in repr(comparison)
+
+
+def test_compare_agrees_with_a_correct_port():
+    comparison = npf.compare(PARAMS, REFERENCE, config=CONFIG)
+    assert comparison and comparison.mistakes == ()
+    assert repr(comparison) == "agrees at 3 stations, from after block 0 to logits"
+
+
+def test_compare_names_a_tied_head():
+    """The reference is the tied model, and the port has a separate head."""
+    config = CONFIG._replace(tied=True)
+    logits, _ = npf.causal_lm_forward(REFERENCE["ids"], TIED, config)
+    reference = {"ids": REFERENCE["ids"], "logits": logits}
+    assert npf.compare(PARAMS, reference, config=CONFIG).mistakes == (("tied", None),)
+    scaled = TIED._replace(embedding=npf.EmbeddingParams(PARAMS.embedding.E / 4))
+    assert npf.compare(scaled, reference, config=config).mistakes == ()  # the logits need a second change
+
+
+def test_compare_finds_no_change_for_two_mistakes():
+    config = CONFIG._replace(rope_layout="interleaved", base=10000.0)
+    comparison = npf.compare(PARAMS, REFERENCE, config=config)
+    assert comparison.station == "after block 1" and comparison.mistakes == ()
+    assert "equal with" not in repr(comparison)
+
+
+def test_compare_does_not_transpose_narrow_matrices():
+    wide = npf.CausalLMConfig(16, 10, 4, 4, 0, tied=True)
+    params = npf.init_causal_lm(20, wide, np.random.default_rng(0))
+    reference = {"ids": np.array([[1, 2]]), "logits": np.ones((1, 2, 20))}
+    assert npf.compare(params, reference, config=wide).mistakes == ()
+
+
+def test_every_change_has_a_test():
+    tested = {mistake for *_, (mistake, _) in PLANTED} | {"tied"}
+    assert tested == CHANGES.keys()
+
+
+@pytest.mark.parametrize(("reference", "config", "message"), [
+    ({"logits": np.ones(1)}, CONFIG, r'compare: reference is a dict; expected a dict with "ids"'),
+    (None, CONFIG, r'compare: reference is None; expected a dict with "ids"'),
+    (REFERENCE, None, r"compare: config is None; expected a CausalLMConfig"),
+    ({"ids": REFERENCE["ids"]}, CONFIG, r"compare: reference holds no station; expected some of after "),
+    ({"ids": REFERENCE["ids"] + 99}, CONFIG, r"causal_lm_forward: ids holds "),
+])  # fmt: skip
+def test_compare_rejects_an_incomplete_reference(reference, config, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        npf.compare(PARAMS, reference, config=config)
+
+
+def test_compare_reports_a_wrong_shape_of_logits():
+    reference = REFERENCE | {"logits": np.ones((2, 7, 3))}
+    comparison = npf.compare(PARAMS, reference, config=CONFIG)
+    assert comparison.station == "logits" and "its shape is (2, 9, 20)" in comparison.note

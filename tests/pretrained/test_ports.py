@@ -1,0 +1,102 @@
+"""Run the code of the guide page ports.md on small models of transformers, and compare every station.
+
+tests/data/make_golden_ports.py wrote golden_ports.npz, the weights, ids and stations of these models. The
+tolerance is that of float32, in which transformers computes RoPE and some norms.
+"""
+
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import npformer as npf
+
+ROOT = Path(__file__).parents[2]
+LLAMA = npf.CausalLMConfig(
+    16, 20, n_heads=2, n_kv_heads=1, n_layers=2, eps=1e-6, base=500.0, max_length=64, tied=False,
+    rope_layout="halves",
+)  # fmt: skip
+# For each model: the function of the page, and its arguments after ids and state.
+PORTS = {
+    "gpt-2": ("gpt_2", {"n_layers": 2, "n_heads": 2}),
+    "bert": ("bert", {"n_layers": 2, "n_heads": 2}),
+    "pythia": ("pythia", {"n_layers": 2, "n_heads": 2, "rotary_pct": 0.5, "base": 500.0}),
+    "phi": ("phi", {"n_layers": 2, "n_heads": 2, "partial_rotary_factor": 0.5, "base": 500.0}),
+    "yarn": ("yarn", {"config": LLAMA, "factor": 4.0, "original_max_length": 16, "beta_fast": 2.0}),
+    "helium": ("helium", {"config": LLAMA}),
+    "gemma 2": ("gemma_2", {
+        "n_layers": 2, "n_heads": 2, "head_dim": 12, "scalar": 7.0, "base": 500.0, "soft_cap": 2.0,
+        "final_cap": 1.5,
+    }),
+}  # fmt: skip
+
+
+@cache
+def functions_of_page():
+    page = (ROOT / "notebooks" / "guide" / "ports.md").read_text(encoding="utf-8")
+    names = {}
+    exec("".join(part.partition("```")[0] for part in page.split("```python\n")[1:]), names)
+    return names
+
+
+def load_model(model, dtype=np.float64):
+    """Return the arrays of a golden model in this dtype, its ids, and its stations."""
+    with np.load(ROOT / "tests" / "data" / "golden_ports.npz") as file:
+        arrays = {name: file[f"{model}.{name}"] for name in names_of(file, model)}
+    ids = arrays.pop("ids")
+    prefix = "state."
+    state = {
+        name.removeprefix(prefix): a.astype(dtype) for name, a in arrays.items() if name.startswith(prefix)
+    }
+    return state, ids, {name: a for name, a in arrays.items() if not name.startswith(prefix)}
+
+
+def names_of(file, model):
+    return [name.removeprefix(f"{model}.") for name in file if name.startswith(f"{model}.")]
+
+
+@pytest.mark.parametrize("model", PORTS)
+def test_port_has_stations_of_transformers(model):
+    function, arguments = PORTS[model]
+    state, ids, expected = load_model(model)
+    found = functions_of_page()[function](ids, state, **arguments)
+    comparison = npf.compare(found, expected, tolerance=1e-5)
+    assert comparison, comparison
+    assert comparison.agreed[-1] == "logits" and len(comparison.agreed) == len(found)
+
+
+@pytest.mark.parametrize("first_layout", ["interleaved", "halves"])
+def test_reordered_columns_change_the_layout_only(first_layout):
+    """With d_k = 6, the two functions are different orders of columns."""
+    converters = {"interleaved": npf.interleaved_to_halves, "halves": npf.halves_to_interleaved}
+    other_layout = "halves" if first_layout == "interleaved" else "interleaved"
+    rng = np.random.default_rng(0)
+    x, params = rng.standard_normal((5, 12)), npf.init_attention(12, rng, bias=True)
+    params = npf.tree_map(lambda a: a + rng.standard_normal(a.shape), params)
+    run = partial(npf.multi_head_attention_forward, x, x, x, n_heads=2, rope=True)
+    expected, _ = run(params, rope_layout=first_layout)
+    moved = {
+        name: converters[first_layout](getattr(params, name), 6) for name in ("W_Q", "W_K", "b_Q", "b_K")
+    }
+    found, _ = run(params._replace(**moved), rope_layout=other_layout)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
+    back = converters[other_layout](moved["W_Q"], 6)
+    assert (back == params.W_Q).all()
+
+
+def test_llama_3_frequencies_agree_with_transformers():
+    state, ids, expected = load_model("llama 3.1")
+    frequencies = npf.llama3_frequencies(8, base=500.0, original_max_length=16)
+    config = LLAMA._replace(frequencies=tuple(frequencies.tolist()))
+    logits, _ = npf.causal_lm_forward(ids, npf.causal_lm_from_torch(state, config), config)
+    assert npf.compare({"logits": logits}, expected)
+    without, _ = npf.causal_lm_forward(ids, npf.causal_lm_from_torch(state, LLAMA), LLAMA)
+    assert not npf.compare({"logits": without}, expected)
+    prompt = ids[:, :5]
+    longer = npf.generate(
+        prompt, npf.causal_lm_from_torch(state, config), config, max_new_tokens=3, temperature=0
+    )
+    for t in (5, 6, 7):  # the KV cache has the same frequencies
+        logits, _ = npf.causal_lm_forward(longer[:, :t], npf.causal_lm_from_torch(state, config), config)
+        assert (logits[:, -1].argmax(-1) == longer[:, t]).all()
