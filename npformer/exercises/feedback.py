@@ -33,6 +33,9 @@ def write_feedback(verdict: Verdict, level: int) -> Text:
     if level > 1 and (observations or fitting):
         rejected = _write_places(verdict, WRONG_CHOICES)
         details = [*rejected, *observations, *_write_needed_places(verdict)]
+    is_found_by_hard_calls_only = not (problems or correct or details)
+    if is_found_by_hard_calls_only:
+        details = observations
     evidence = _join(*problems, *correct, *details, *_write_sentences(verdict, Role.REMARK))
     is_unanswered = any(finding.kind == "unanswered" for finding in verdict.findings)
     if is_unanswered:
@@ -58,7 +61,11 @@ def _write_observations(verdict: Verdict) -> list[str]:
     of_codes = _distinct_observations(verdict)
     if _is_list_of_mistakes(verdict) and len(of_codes) > 1:
         of_codes = []
-    of_findings = _write_sentences(verdict, Role.OBSERVATION)
+    of_findings = [
+        sentence(finding, verdict.outputs)
+        for finding in verdict.of_role(Role.OBSERVATION)
+        if not (verdict.codes and finding.kind in SIDES)  # A known mistake says more than its direction.
+    ]
     texts = dict.fromkeys([*of_codes, *of_findings])
     return [text for text in texts if text]
 
@@ -167,10 +174,8 @@ def _is_explained(verdict: Verdict) -> bool:
     return False
 
 
-ONLY_SIDES = (
-    "too_large", "too_small", "all_too_large", "all_too_small", "too_large_and_too_small",
-    "numbers_differ", "numbers_too_large", "numbers_too_small", "off_by",
-)  # fmt: skip
+SIDES = ("too_large", "too_small", "all_too_large", "all_too_small", "too_large_and_too_small")
+ONLY_SIDES = (*SIDES, "numbers_differ", "numbers_too_large", "numbers_too_small", "off_by")
 EXPLAINING = (
     "rounded_answer", "truncated_answer", "unmended", "stopped", "stopped_in_one_check",
     "finite_but_wrong_far_out", "unreadable_type", "unreadable_count",

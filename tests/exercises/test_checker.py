@@ -302,8 +302,8 @@ LEVELS = [  # an exercise, a wrong answer, the place at level 1, the observation
         "a longer text would need more weights.",
         "",
     ),
-    ("ffn.bend", False, "This answer is not correct.", "are one linear map", ""),
-    ("pe.shift", 0.01, "one number, as asked.", "the angle by which the hand turns in one step.", ""),
+    ("ffn.bend", False, "This answer is not correct.", "do the same as one linear layer", ""),
+    ("pe.shift", 0.01, "not the correct number.", "the angle by which the hand turns in one step.", ""),
     (
         "addition.vector",
         [2, 0, 3, 7],
@@ -315,7 +315,7 @@ LEVELS = [  # an exercise, a wrong answer, the place at level 1, the observation
         "addition.vector",
         [7, 9, 8, 9],
         "none of them is correct at its position.",
-        "All numbers are too large.",
+        "All your numbers are too large.",
         "",
     ),
     ("softmax.forward", np.exp, r"12 of 12 .* first at index \(0, 0\)", "e to the power of the scores", ""),
@@ -342,7 +342,7 @@ def test_check_says_more_at_each_level(exercise, answer, where, what, why):
 def test_check_asks_at_level_2():
     rounded = check("pe.entry", -0.7, level=2)
     stopped = check(PE, lambda n, d: 1 / 0, level=2)
-    assert rounded.question and stopped.question == "Which number is 0 in that line?"
+    assert rounded.question and stopped.question == "Which divisor is 0 in this line?"
     assert check(PE, lambda n, d: 1 / 0, level=1).question is None
 
 
