@@ -56,7 +56,7 @@ def _write_sentences(verdict: Verdict, role: Role) -> list[str]:
 def _write_observations(verdict: Verdict) -> list[str]:
     """Write the observations of listed mistakes, of wrong options and of detectors.
 
-    If several mistakes fit and their observations differ, the causes in the list of these mistakes say enough.
+    If several mistakes fit and their observations differ, the list of these mistakes is enough.
     """
     of_codes = _distinct_observations(verdict)
     if _is_list_of_mistakes(verdict) and len(of_codes) > 1:
