@@ -340,6 +340,14 @@ def test_check_says_more_at_each_level(exercise, answer, where, what, why):
     assert re.fullmatch(rf"{re.escape(two.hint)} ?Read lesson \d\d.*\.", three.hint)
 
 
+def test_check_says_at_level_1_where_a_fragile_answer_fails():
+    overflowing = check(
+        "softmax.forward", lambda s: np.exp(s) / np.exp(s).sum(axis=-1, keepdims=True), level=1
+    )
+    assert overflowing.codes == ("SM-OVERFLOW",) and "such as 1000 and -1000" in overflowing.evidence
+    assert overflowing.hint == "" and overflowing.question is None
+
+
 def test_check_asks_at_level_2():
     rounded = check("pe.entry", -0.7, level=2)
     stopped = check(PE, lambda n, d: 1 / 0, level=2)
