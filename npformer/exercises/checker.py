@@ -246,10 +246,8 @@ def _compare_list(errors: Array) -> Iterator[Finding]:
     are_all_smaller = bool(errors.max() <= 0)
     is_correct = errors == 0
     if is_correct.any():
-        first = int(np.argmin(is_correct)) + 1
-        yield make_finding(
-            "some_numbers_agree", count=errors.size, agreeing=int(is_correct.sum()), first=first
-        )
+        yield make_finding("some_numbers_agree", count=errors.size, agreeing=int(is_correct.sum()))
+        yield make_finding("first_wrong_number", first=int(np.argmin(is_correct)) + 1)
         kind = "numbers_differ"
         if are_all_larger:
             kind = "numbers_too_large"
@@ -557,7 +555,8 @@ def report_agreement(task: Code, found: Sequence[Outcome]) -> list[Finding]:
         differ = tuple(name for name in outputs if name not in agree)
         if differ:
             return [make_finding("some_outputs_agree", agree=agree, differ=differ)]
-        return [make_finding("outputs_agree", agree=agree)]
+        kind = "outputs_agree_where_it_runs" if len(pairs) < len(found) else "outputs_agree"
+        return [make_finding(kind, agree=agree)]
     sides = [side for a, b in pairs for side in zip(a.arrays, b.arrays, strict=True)]
     if any(a.shape != b.shape for a, b in sides):
         return [make_finding("runs")]

@@ -31,7 +31,11 @@ def write_feedback(verdict: Verdict, level: int) -> Text:
         return Text(_join(*problems, *correct, *observations), " ".join(causes), None)
     details = _write_sentences(verdict, Role.PLACE)
     if level > 1 and (observations or fitting):
-        details = [*observations, *_write_needed_places(verdict)]
+        rejected = _write_places(verdict, WRONG_CHOICES)
+        details = [*rejected, *observations, *_write_needed_places(verdict)]
+    is_found_by_hard_calls_only = not (problems or correct or details)
+    if is_found_by_hard_calls_only:
+        details = observations
     evidence = _join(*problems, *correct, *details, *_write_sentences(verdict, Role.REMARK))
     is_unanswered = any(finding.kind == "unanswered" for finding in verdict.findings)
     if is_unanswered:
@@ -52,12 +56,16 @@ def _write_sentences(verdict: Verdict, role: Role) -> list[str]:
 def _write_observations(verdict: Verdict) -> list[str]:
     """Write the observations of listed mistakes, of wrong options and of detectors.
 
-    If several mistakes fit and their observations differ, the observations are in the list of these mistakes.
+    If several mistakes fit and their observations differ, the list of these mistakes is enough.
     """
     of_codes = _distinct_observations(verdict)
-    if verdict.status == "ambiguous" and len(of_codes) > 1:
+    if _is_list_of_mistakes(verdict) and len(of_codes) > 1:
         of_codes = []
-    of_findings = _write_sentences(verdict, Role.OBSERVATION)
+    of_findings = [
+        sentence(finding, verdict.outputs)
+        for finding in verdict.of_role(Role.OBSERVATION)
+        if not (verdict.codes and finding.kind in SIDES)  # A known mistake says more than its direction.
+    ]
     texts = dict.fromkeys([*of_codes, *of_findings])
     return [text for text in texts if text]
 
@@ -65,25 +73,30 @@ def _write_observations(verdict: Verdict) -> list[str]:
 def _write_fitting_mistakes(verdict: Verdict) -> str:
     """Write one list of the mistakes that fit, or "" if the answer does not fit several mistakes.
 
-    Each item is the observation of a mistake and its likely cause. If all mistakes have the same observation,
-    each item is only the likely cause.
+    Each item is the likely cause of a mistake, or the text about a wrong number, which has no cause.
     """
-    if verdict.status != "ambiguous":
+    if not _is_list_of_mistakes(verdict):
         return ""
-    is_same_observation = len(_distinct_observations(verdict)) == 1
-    items = []
-    for code in verdict.codes:
-        observation = "" if is_same_observation else _observation_of(verdict.exercise, code)
-        items.append(_join(observation, _cause_of(verdict.exercise, code)))
-    items = [item for item in dict.fromkeys(items) if item]
-    if len(items) < 2:
-        return " ".join(items)
+    items = _causes_of_codes(verdict)
     return templates.catalog().texts["fitting_mistakes"].format(len(items), _number_texts(items))
 
 
+def _is_list_of_mistakes(verdict: Verdict) -> bool:
+    """Return whether the feedback lists several mistakes that fit."""
+    return verdict.status == "ambiguous" and len(_causes_of_codes(verdict)) > 1
+
+
+def _causes_of_codes(verdict: Verdict) -> list[str]:
+    """Return the likely cause of each listed mistake, and the text about each wrong number."""
+    exercise = verdict.exercise
+    texts = [_cause_of(exercise, code) or _observation_of(exercise, code) for code in verdict.codes]
+    return list(dict.fromkeys(texts))
+
+
 def _number_texts(texts: Sequence[str]) -> str:
-    """Join texts with a number before each: (1) … (2) …"""
-    return " ".join(f"({i}) {text}" for i, text in enumerate(texts, start=1))
+    """Join texts with a number before each, as parts of one sentence: (1) perhaps …; (2) perhaps …"""
+    parts = [templates.decapitalise(text.removesuffix(".")) for text in texts]
+    return "; ".join(f"({i}) {part}" for i, part in enumerate(parts, start=1))
 
 
 def _distinct_observations(verdict: Verdict) -> list[str]:
@@ -112,6 +125,7 @@ def _mistake(code: str) -> Mistake:
 
 
 NEEDED = ("stopped_in_one_check", "one_call_returned_none", "wrong_shape", "wrong_number_of_axes")
+WRONG_CHOICES = ("not_this_option", "not_so")
 
 
 def _write_needed_places(verdict: Verdict) -> list[str]:
@@ -122,8 +136,13 @@ def _write_needed_places(verdict: Verdict) -> list[str]:
     kinds = {finding.kind for finding in verdict.findings}
     if verdict.codes or "outputs_returned" in kinds:
         return []
-    needed = [finding for finding in verdict.of_role(Role.PLACE) if finding.kind in NEEDED]
-    return [sentence(finding, verdict.outputs) for finding in needed]
+    return _write_places(verdict, NEEDED)
+
+
+def _write_places(verdict: Verdict, kinds: Sequence[str]) -> list[str]:
+    """Write the sentences about the first difference, if the findings are of these kinds."""
+    places = [finding for finding in verdict.of_role(Role.PLACE) if finding.kind in kinds]
+    return [sentence(finding, verdict.outputs) for finding in places]
 
 
 def _write_causes(verdict: Verdict) -> str:
@@ -155,10 +174,8 @@ def _is_explained(verdict: Verdict) -> bool:
     return False
 
 
-ONLY_SIDES = (
-    "too_large", "too_small", "all_too_large", "all_too_small", "too_large_and_too_small",
-    "numbers_differ", "numbers_too_large", "numbers_too_small", "off_by",
-)  # fmt: skip
+SIDES = ("too_large", "too_small", "all_too_large", "all_too_small", "too_large_and_too_small")
+ONLY_SIDES = (*SIDES, "numbers_differ", "numbers_too_large", "numbers_too_small", "off_by")
 EXPLAINING = (
     "rounded_answer", "truncated_answer", "unmended", "stopped", "stopped_in_one_check",
     "finite_but_wrong_far_out", "unreadable_type", "unreadable_count",
@@ -180,9 +197,11 @@ def _write_reading(verdict: Verdict) -> str:
 
 
 def _choose_question(verdict: Verdict) -> str:
-    """Return one question: about the mistake, about a finding, about the outputs, or about the exercise."""
+    """Return one question: about the listed mistakes, a finding, the outputs, or the exercise."""
     catalog = templates.catalog()
     general_question = catalog.questions[verdict.exercise]
+    if _is_list_of_mistakes(verdict):
+        return catalog.texts["ask_which_mistake"]
     if verdict.codes:
         is_option = (verdict.exercise, verdict.codes[0]) in catalog.options
         if is_option:

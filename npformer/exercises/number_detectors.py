@@ -326,10 +326,12 @@ def find_factor(trial: Trial, function: Callable[[Array], Array] = _keep) -> Sca
 
 
 def scaled(trial: Trial) -> Finding | None:
-    """Report an answer that is the correct array times one factor."""
+    """Report an answer that is the correct array times one factor, or that has the opposite sign."""
     factor = find_factor(trial)
     if factor is None:
         return None
+    if factor == ScaleFactor(-1, 1.0):
+        return make_finding("sign")
     return make_finding("scaled", factor=factor)
 
 

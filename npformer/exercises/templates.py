@@ -202,14 +202,6 @@ def _quoted_names(given: Given) -> str:
     return join_names([f"`{name}`" for name in given["names"]])
 
 
-def _names_or(given: Given) -> str:
-    """Put each name in backticks, and join the names with "or"."""
-    *before, last = [f"`{name}`" for name in given["names"]]
-    if not before:
-        return last
-    return catalog().texts["or"].format(", ".join(before), last)
-
-
 def _sequence(given: Given) -> str:
     """Join the names with commas."""
     return ", ".join(given["names"])
@@ -376,7 +368,7 @@ def _settings(given: Given) -> str:
 STOPPED = ("stopped", "stopped_in_one_check")
 WITH_AXIS = tuple(kind for kind, (_, names) in KINDS.items() if "axis" in names)
 WAVES = ("sines_agree_and_a_wave", "cosines_agree_and_a_wave")
-AGREEMENTS = ("outputs_agree", "some_outputs_agree")
+AGREEMENTS = ("outputs_agree", "outputs_agree_where_it_runs", "some_outputs_agree")
 # {placeholder: (the kinds of findings that may use the phrase, the function that makes the phrase)}
 PHRASES: dict[str, tuple[tuple[str, ...], Callable[[Given], str]]] = {
     "axes": (WITH_AXIS, _axes),
@@ -389,7 +381,6 @@ PHRASES: dict[str, tuple[tuple[str, ...], Callable[[Given], str]]] = {
     "lines": (("too_few", "too_many"), _lines),
     "which": (("too_few", "too_few_entries"), _which),
     "names": (("unused", "unused_there", "argument_changed"), _quoted_names),
-    "names_or": (("unused", "unused_there"), _names_or),
     "settings": (("agrees_at_neutral",), _settings),
     "sequence": (("calls_in_order",), _sequence),
     "power": (("running_mean",), _power),
@@ -481,3 +472,8 @@ def sentence(finding: Finding, outputs: Sequence[str] = (), part: str = "says") 
 def _capitalise(text: str) -> str:
     """Return a text with a capital first letter."""
     return text[:1].upper() + text[1:]
+
+
+def decapitalise(text: str) -> str:
+    """Return a text with a small first letter."""
+    return text[:1].lower() + text[1:]

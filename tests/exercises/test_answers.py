@@ -485,7 +485,7 @@ def test_known_mistakes_give_different_numbers(task):
 def test_check_reports_equal_wrong_answers_as_ambiguous():
     result = check("pe.entry@s2", 1.0)
     assert result.status == "ambiguous" and result.hint.startswith(
-        "Each of these 2 known mistakes would give your answer: (1) "
+        "These 2 known mistakes fit your answer: (1) perhaps "
     )
 
 

@@ -274,7 +274,9 @@ def test_check_names_the_confusion_of_each_option(exercise, answer, option):
     if option is RIGHT:
         assert result.status == "pass" and result.question is None
     else:
-        assert (result.codes, result.evidence) == ((option.code,), option.says)
+        assert result.codes == (option.code,)
+        rejected = r"This (option is not correct; \d options are left|answer is not correct)\."
+        assert re.fullmatch(f"{rejected} {re.escape(option.says)}", result.evidence)
         assert result.question == bank()[exercise].question
 
 
@@ -301,8 +303,8 @@ LEVELS = [  # an exercise, a wrong answer, the place at level 1, the observation
         "a longer text would need more weights.",
         "",
     ),
-    ("ffn.bend", False, "This answer is not correct.", "are one linear map", ""),
-    ("pe.shift", 0.01, "one number, as asked.", "the angle by which the hand turns in one step.", ""),
+    ("ffn.bend", False, "This answer is not correct.", "do the same as one linear layer", ""),
+    ("pe.shift", 0.01, "not the correct number.", "the angle by which the hand turns in one step.", ""),
     (
         "addition.vector",
         [2, 0, 3, 7],
@@ -314,7 +316,7 @@ LEVELS = [  # an exercise, a wrong answer, the place at level 1, the observation
         "addition.vector",
         [7, 9, 8, 9],
         "none of them is correct at its position.",
-        "All numbers are too large.",
+        "All your numbers are too large.",
         "",
     ),
     ("softmax.forward", np.exp, r"12 of 12 .* first at index \(0, 0\)", "e to the power of the scores", ""),
@@ -338,10 +340,18 @@ def test_check_says_more_at_each_level(exercise, answer, where, what, why):
     assert re.fullmatch(rf"{re.escape(two.hint)} ?Read lesson \d\d.*\.", three.hint)
 
 
+def test_check_says_at_level_1_where_a_fragile_answer_fails():
+    overflowing = check(
+        "softmax.forward", lambda s: np.exp(s) / np.exp(s).sum(axis=-1, keepdims=True), level=1
+    )
+    assert overflowing.codes == ("SM-OVERFLOW",) and "such as 1000 and -1000" in overflowing.evidence
+    assert overflowing.hint == "" and overflowing.question is None
+
+
 def test_check_asks_at_level_2():
     rounded = check("pe.entry", -0.7, level=2)
     stopped = check(PE, lambda n, d: 1 / 0, level=2)
-    assert rounded.question and stopped.question == "Which number is 0 in that line?"
+    assert rounded.question and stopped.question == "Which divisor is 0 in this line?"
     assert check(PE, lambda n, d: 1 / 0, level=1).question is None
 
 

@@ -56,7 +56,8 @@ def find_problems_of_rejection(coding, result):
     if not result.hint.endswith(f"{read}.") or "Read lesson " not in result.hint:
         yield f"it should end with the lesson to read, and then: {read}."
     for mistake in mistakes:
-        if mistake.cause not in result.hint:
+        cause_in_a_list = mistake.cause.removesuffix(".")[1:]  # items of a list begin with a small letter
+        if cause_in_a_list not in result.hint:
             yield f"the cause of {mistake.code} is missing"
     for text in re.findall(r"-?\d+\.\d{2,}", result.evidence):
         number = float(text)

@@ -93,7 +93,7 @@ FACTORS = {
     ScaleFactor(1, 1.0, "", ("d_k",), ("T_k",), 0.5): "√(d_k/T_k)",
     ScaleFactor(1, 1.0, "", ("B", "T"), (), -1.0): "1/(B · T)",
     ScaleFactor(1, 1.0, "", ("B",), ("T",), 1.0): "B/T",
-    ScaleFactor(1, 3.25): "about 3.25 (the same in every call)",
+    ScaleFactor(1, 3.25): "about 3.25 (the same in every check)",
     ScaleFactor(-1, 3.25, "", ("N",)): "about -3.25 · N",
 }
 
@@ -173,27 +173,27 @@ def write_ambiguous(exercise, codes):
     return feedback.write_feedback(Verdict(exercise, "ambiguous", (), codes, (), ()), 2)
 
 
-def test_list_of_mistakes_pairs_observation_and_cause():
-    codes = ("FFN-NO-B1", "FFN-NO-B2")
-    one, two = (CATALOG.mistakes[code] for code in codes)
-    text = write_ambiguous("ffn.token", codes)
-    first = f"(1) {one.sees_in['ffn.token']} {one.cause}"
-    second = f"(2) {two.sees_in['ffn.token']} {two.cause}"
-    assert text.evidence == "" and text.hint.endswith(f": {first} {second}")
+def test_list_of_mistakes_is_one_sentence_about_causes():
+    text = write_ambiguous("ffn.token", ("FFN-NO-B1", "FFN-NO-B2"))
+    assert text.evidence == ""
+    assert text.hint.endswith(": (1) perhaps b_1 is not added; (2) perhaps b_2 is not added.")
+    assert text.question == CATALOG.texts["ask_which_mistake"]
 
 
 def test_list_of_mistakes_does_not_repeat_one_observation():
     codes = ("AT-MASK-SIGN", "AT-MASK-INVERTED")
     one, two = (CATALOG.mistakes[code] for code in codes)
     text = write_ambiguous("attention.forward", codes)
-    assert text.evidence == one.sees and text.hint.endswith(f": (1) {one.cause} (2) {two.cause}")
+    first, second = (templates.decapitalise(mistake.cause.removesuffix(".")) for mistake in (one, two))
+    assert text.evidence == one.sees and text.hint.endswith(f": (1) {first}; (2) {second}.")
 
 
 def test_list_of_wrong_options_has_no_causes():
     codes = ("CF-KEYS-ALONE", "CF-HEADS-NOT-COUNTED")
     one, two = (CATALOG.options["modern.kept_bytes", code] for code in codes)
     text = write_ambiguous("modern.kept_bytes", codes)
-    assert text.evidence == "" and text.hint.endswith(f": (1) {one} (2) {two}")
+    first, second = (templates.decapitalise(option.removesuffix(".")) for option in (one, two))
+    assert text.evidence == "" and text.hint.endswith(f": (1) {first}; (2) {second}.")
 
 
 def test_result_fields_are_data_then_text():
