@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import date
 from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
@@ -53,7 +54,7 @@ To learn:
     {npformer} trace                 print the same block as text, with the gradient check
     {npformer} exercises             list the exercises; then show ID, and check FILE
 
-To teach: slides, hands, worksheet, exam, grade, gradescope, assignment.
+To teach: slides, hands, worksheet, exam, homework, grade, gradescope, assignment, quiz.
 For all commands: {npformer} --help"""
 
 
@@ -155,6 +156,12 @@ EXAM = (
     "notebooks: npformer grade SUBMISSIONS --assignment FOLDER/exam.toml --csv OUT.csv"
 )
 
+QUIZ = (
+    "Each exercise gets a category with variants, which have different numbers. The name of a question is an "
+    "id such as 'pe.entry@quiz 7': npformer show prints this question. A quiz cannot check a function, so it "
+    "contains no exercises that ask for one. The guide page about quizzes says how to import the file."
+)
+
 
 def _make_parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     """Return the parser and the names of its commands."""
@@ -177,6 +184,8 @@ def _make_parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     _add_worksheet(commands)
     _add_exam(commands)
     _add_assignment(commands)
+    _add_homework(commands)
+    _add_quiz(commands)
     _add_check(commands)
     _add_grade(commands)
     _add_gradescope(commands)
@@ -357,6 +366,64 @@ def _add_assignment(commands: Commands) -> None:
     )
 
 
+def _add_homework(commands: Commands) -> None:
+    summary = "write the assignment files of the twelve-week course, hw1.toml to hw12.toml"
+    details = "Each exercise gives one point. To grade a week: npformer grade SUBMISSIONS --assignment FILE"
+    homework = _add_command(commands, _run_exercise_command, "homework", summary, f"{details}.")
+    homework.add_argument("--out", help="the folder to write to", metavar="FOLDER", required=True)
+    homework.add_argument(
+        "--start",
+        help="the first day of week 1; each week's homework is due on the seventh day of its week, at 23:59 "
+        "(default: no due dates)",
+        metavar="YYYY-MM-DD",
+        type=_read_date,
+    )
+    homework.add_argument("--force", help="overwrite existing files", action="store_true")
+
+
+def _read_date(text: str) -> date:
+    """Read a date such as 2026-09-07."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date; expected one such as 2026-09-07") from None
+
+
+def _add_quiz(commands: Commands) -> None:
+    summary = "write exercises as a quiz for Moodle or Canvas, with feedback on the known mistakes"
+    quiz = _add_command(commands, _run_quiz, "quiz", summary, QUIZ)
+    ids_help = "the ids of the exercises (default: all exercises that ask for no function)"
+    quiz.add_argument("ids", help=ids_help, metavar="ID", nargs="*")
+    quiz.add_argument(
+        "--format",
+        help="moodle writes Moodle XML (.xml), qti a QTI 1.2 package for Canvas (.zip), qti21 a QTI 2.1 "
+        "package (.zip)",
+        choices=("moodle", "qti", "qti21"),
+        required=True,
+    )
+    quiz.add_argument("--out", help="the .xml or .zip file to write", metavar="FILE", required=True)
+    _add_variant_options(quiz)
+
+
+def _add_variant_options(quiz: argparse.ArgumentParser) -> None:
+    """Add the options that choose the numbers and the points."""
+    quiz.add_argument(
+        "--variants",
+        help="the largest number of variants of an exercise (default: 30)",
+        metavar="N",
+        type=int,
+        default=30,
+    )
+    quiz.add_argument(
+        "--seed", help="any word; it chooses the numbers (default: quiz)", metavar="NAME", default="quiz"
+    )
+    quiz.add_argument(
+        "--assignment",
+        help="take the exercises and their points from this file (default: 1 point each)",
+        metavar="FILE.toml",
+    )
+
+
 def _add_check(commands: Commands) -> None:
     summary = "check the answers in one file"
     details = f"{CONVENTION} {ENDS} {SHELTER} {CONTAINER}"
@@ -504,16 +571,24 @@ def _count_cores() -> int:
 
 
 def _run_exercise_command(options: argparse.Namespace) -> Iterator[str]:
-    """Run the command `exercises`, `show`, `assignment` or `exam`."""
+    """Run the command `exercises`, `show`, `assignment`, `homework` or `exam`."""
     from npformer.handouts import exercise_commands
 
     functions: dict[str, Run] = {
         "exercises": exercise_commands.exercises,
         "show": exercise_commands.show,
         "assignment": exercise_commands.assignment,
+        "homework": exercise_commands.homework,
         "exam": exercise_commands.exam,
     }
     yield from functions[options.command](options)
+
+
+def _run_quiz(options: argparse.Namespace) -> Iterator[str]:
+    """Write exercises as a quiz for an LMS."""
+    from npformer.quiz.quiz_commands import quiz
+
+    yield from quiz(options)
 
 
 def _run_grade_command(options: argparse.Namespace) -> Iterator[str]:
