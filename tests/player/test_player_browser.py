@@ -196,6 +196,22 @@ x | z | hidden ~ .stage
 x | z; z | hidden ~ .whole
 x | Space or on .stage; Space | .told ~ Each word has a row
 x | click story ␣: the whole block, told in half a minute | .told ~ Each word has a row
+ffn.z,8 | + | .closeup ~ 0.696 + 0.000 + 0.546 + (−0.496) + (−1)= −0.255 ; hidden ~ .stage
+ffn.z,8 | = or click + closer: the station, the product, the cell | .closeup ~ the column ; hidden ~ .strip
+attention.scores,4 | + | .closeup ~ 0.995 / √2= 0.703
+attention.scores,4 | h; + | .closeup ~ = ?
+norm_1.std,0 | + | .closeup ~ √(0.777 + 1e-05)
+ffn.z,8 | +; ArrowRight | .closeup ~ = 0.504 ; at ~ ffn.z,9
+ffn.hidden,17 | +; ArrowRight | .closeup ~ f dog, column 0
+ffn.z,8 | +; + | .closeup ~ = −0.255
+ffn.z,8 | +; Home | hidden ~ .closeup ; at ~ E,0
+ffn.b_1 | + | hidden ~ .closeup
+ffn.z,8 | +; - | hidden ~ .closeup ; .stage ~ −0.255
+ffn.z,8 | - or click − farther: the product, the station, the block | .near ~ hidden ; hidden ~ .stage
+ffn.z,8 | -; - or -; -; - or z | .whole ~ backward, the gradients ; hidden ~ .near
+ffn.z,8 | -; -; +; + | .stage ~ −0.255 ; at ~ ffn.z,8
+ffn.z,8 | -; on .near .tile[data-name='ffn.W_2'] | at ~ ffn.W_2,0 ; hidden ~ .near
+x | -; t | .near ~ embedding
 ffn.z,8 | h; type 0.21; Enter; type -0.255; Enter | .verdict ~ Right.
 ffn.z,8 | | .along .says ~ along W1 row 0, column 0
 d_ffn.z,8 | | .along .says ~ along W1 row 0, column 0
@@ -350,6 +366,143 @@ def test_frame_in_a_notebook_hides_marked_numbers(chromium):
     press(page, "ArrowRight")
     assert now.inner_text() == as_shown(TRACE.named["ffn.z"].value[1, 3])
     page.close()
+
+
+# --- the camera -----------------------------------------------------------------------------------
+
+SQUARES = "[...document.querySelectorAll('{} rect')].slice({}, {})"
+CELLS = "[...document.querySelectorAll('{} .result td[data-cell]')].slice({}, {})"
+RECT = """elements => {
+    const rects = elements.map(element => element.getBoundingClientRect());
+    const least = side => Math.min(...rects.map(rect => rect[side]));
+    const most = side => Math.max(...rects.map(rect => rect[side]));
+    return [least("left"), least("top"), most("right"), most("bottom")];
+}"""
+FREEZE = """time => document.getAnimations().forEach(animation => {
+    animation.pause();
+    animation.currentTime = time;
+})"""
+MOVED = "document.getAnimations().flatMap(a => a.effect.getKeyframes().flatMap(Object.keys))"
+
+
+def cells_and_squares(name, cell):
+    """Return scripts for the place of the current matrix: in the tile, in the station, in the table."""
+    n_cells = np.prod(TRACE.named[name].value.shape[-2:])
+    first = cell // n_cells * n_cells
+    tiles = [
+        SQUARES.format(f".{view} [data-name=\\'{name}\\']", first, first + n_cells)
+        for view in ("whole", "near")
+    ]
+    return [f"({RECT})({part})" for part in [*tiles, CELLS.format(".stage", first, first + n_cells)]]
+
+
+@pytest.mark.parametrize("place", ["ffn.z,8", "attention.weights,12", "d_h,3"])
+def test_camera_keeps_the_tile_and_the_table_at_one_place(place, opened):
+    """At each time of a flight, the squares of the tile and the cells of the table have the same place."""
+    name, cell = place.split(",")
+    block, station, product = cells_and_squares(name, int(cell))
+    page = opened(place=place)
+    for keys, leaving, entering in [
+        ("z", product, block), ("z", block, product), ("-", product, station), ("-", station, block),
+        ("+", block, station), ("+", station, product),
+    ]:  # fmt: skip
+        page.wait_for_function("() => document.getAnimations().length === 0")
+        before = page.evaluate(leaving)
+        press(page, keys)
+        seen = []
+        for time in (0, 130, 325, 520, 649.9):
+            page.evaluate(FREEZE, time)
+            seen.append(page.evaluate(entering))
+            np.testing.assert_allclose(page.evaluate(leaving), seen[-1], atol=1.0)
+        np.testing.assert_allclose(seen[0], before, atol=1.0)
+        assert set(page.evaluate(MOVED)) <= {
+            "offset", "computedOffset", "easing", "composite", "transform", "transformOrigin", "opacity"
+        }  # fmt: skip
+        page.evaluate("document.getAnimations().forEach(animation => animation.finish())")
+        page.wait_for_function("() => document.getAnimations().length === 0")
+        np.testing.assert_allclose(page.evaluate(entering), seen[-1], atol=1.0)
+
+
+def test_camera_goes_from_a_cell_to_its_arithmetic(opened):
+    page = opened(place="ffn.z,8")
+    cell, result = (f"({RECT})([document.querySelector('{part}')])" for part in ("td.now", "[data-result]"))
+    before = page.evaluate(cell)
+    press(page, "+")
+    for time in (0, 325, 649):
+        page.evaluate(FREEZE, time)
+        np.testing.assert_allclose(page.evaluate(cell), page.evaluate(result), atol=1.0)
+        if time == 0:
+            np.testing.assert_allclose(page.evaluate(cell), before, atol=1.0)
+
+
+def test_camera_is_paused_and_switched_off_by_keys(opened):
+    page, time = opened(place="ffn.z,8"), "document.getAnimations()[0]?.currentTime"
+    press(page, "z", "p")
+    paused = page.evaluate(time)
+    page.wait_for_timeout(100)
+    assert page.evaluate(time) == paused < 650
+    press(page, "p")
+    playwright.expect(page.locator(".stage")).to_be_hidden()
+    press(page, "m", "z")
+    assert page.evaluate(time) is None and page.locator(".stage").is_visible()
+
+
+def test_levels_change_without_motion_if_motion_is_reduced(opened):
+    page = opened(place="ffn.z,8", reduced_motion="reduce")
+    for key, part in [("+", ".closeup"), ("-", ".stage"), ("-", ".near"), ("-", ".whole"), ("z", ".stage")]:
+        press(page, key)
+        assert page.evaluate("document.getAnimations().length") == 0
+        views = (".whole", ".near", ".stage", ".closeup")
+        assert [view for view in views if page.locator(view).is_visible()] == [part]
+
+
+def test_wheel_and_two_fingers_change_the_level(opened):
+    """The wheel goes to the tile or cell under the mouse. It scrolls where something can scroll."""
+    page, level = opened(reduced_motion="reduce"), "document.body.dataset.level"
+
+    def turn(element, by):
+        page.locator(element).hover()
+        page.mouse.wheel(0, by)
+        page.wait_for_timeout(450)  # at most one level in this time
+
+    turn(".stage", 100)
+    assert page.evaluate(level) == "station"
+    turn(".near", 30)
+    assert page.evaluate(level) == "station", "less than one notch"
+    turn(".near", 30)
+    assert page.evaluate(level) == "block"
+    turn(".tile[data-name=y]", -100)
+    assert (page.evaluate(level), where(page)) == ("station", ["y", 0])
+    turn(".near .tile[data-name='norm_2.std']", -100)
+    assert (page.evaluate(level), where(page)) == ("product", ["norm_2.std", 0])
+    turn(".result td[data-cell] >> nth=2", -100)
+    assert (page.evaluate(level), where(page)) == ("cell", ["norm_2.std", 2])
+    fingers = """spreads => spreads.forEach(spread => {
+        const view = document.querySelector(".closeup"), touch = (identifier, clientX) =>
+            new Touch({ identifier, target: view, clientX, clientY: 300 });
+        const touches = [touch(0, 300), touch(1, 300 + spread)];
+        view.dispatchEvent(new TouchEvent("touchmove", { touches, bubbles: true, cancelable: true }));
+    })"""
+    page.evaluate(fingers, [200, 190, 180])
+    assert page.evaluate(level) == "cell"
+    page.evaluate(fingers, [140])
+    assert page.evaluate(level) == "product"
+    page.set_viewport_size({"width": 390, "height": 700})
+    turn(".stage", 100)
+    assert page.evaluate(level) == "product" and page.evaluate("scrollY + document.body.scrollTop") > 0
+
+
+def test_tiles_have_numbers_only_in_large_type(opened):
+    page, sizes = opened(place="loss", reduced_motion="reduce"), []
+    for step in TRACE.steps:
+        page.evaluate("name => player.open(name)", step.name)
+        press(page, "-")
+        found = page.evaluate(
+            """() => [...document.querySelectorAll(".near .legible text")].map(text => [
+                parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a, text.textContent])"""
+        )
+        sizes += [size for size, _ in found]
+    assert len(sizes) > 100 and min(sizes) >= 24 * 720 / 800 - 0.1
 
 
 # --- changed numbers ------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 // Move from cell to cell and from step to step, or to the place in the address of the page.
 
 import { stationOf } from "./belt.js";
-import { showFar } from "./far.js";
+import { setLevel } from "./levels.js";
+import { endMotion } from "./motion.js";
 import { between, page } from "./page.js";
 import { current, show, state, stepOf } from "./state.js";
 import { drawCell, drawStep } from "./step.js";
+import { endStory } from "./story.js";
 import { isBack, isNew, presses } from "./trace.js";
 
 export function go(step, cell) {
@@ -13,9 +15,10 @@ export function go(step, cell) {
   show.answered = false;
   page.guess.value = page.verdict.textContent = "";
   page.peek.hidden = true;
-  if (show.far) showFar(false);
-  if (other) drawStep();
-  else drawCell();
+  endStory();
+  endMotion();
+  const stays = show.level === "cell" && !current().given;
+  setLevel(stays ? "cell" : "product", other ? drawStep : drawCell);
 }
 
 export function move(by) {

@@ -4,6 +4,7 @@ import { drawBelt, drawChips, drawMap } from "./belt.js";
 import { between, button, drawn, later, page } from "./page.js";
 import { current, digits, givens, isHidden, markHere, show } from "./state.js";
 import { state, stepOf, touchedAt, write } from "./state.js";
+import { redraw } from "./levels.js";
 import { drawStrip } from "./strip.js";
 import { cellsOf, isBack, letter, size, whereabouts, word } from "./trace.js";
 import { arithmetic, escaped, judge, shorter, spoken, typeset } from "./words.js";
@@ -37,6 +38,7 @@ export function drawCell() {
   drawSum(step);
   drawMap();
   drawStrip();
+  redraw();
   remember(step);
 }
 
