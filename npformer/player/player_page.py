@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path  # only for annotations; `save` imports pathlib when it writes a file
 
 SCRIPTS = (
-    "arithmetic trace words state page motion belt strip closeup step far story levels places zoom "
+    "arithmetic trace words state page motion belt strip closeup step far story levels travel places zoom "
     "numbers yours start"
 ).split()
 FRAME_HEIGHT = 640  # the height of the frame in a notebook, in pixels

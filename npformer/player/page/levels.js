@@ -6,6 +6,7 @@ import { endMotion, fly, isMoving } from "./motion.js";
 import { page } from "./page.js";
 import { current, show, state } from "./state.js";
 import { fit } from "./step.js";
+import { endStory } from "./story.js";
 import { isBack } from "./trace.js";
 
 const PARTS = { // the parts of the page at each level, from far to near
@@ -72,11 +73,13 @@ function thaw(parts) {
 }
 
 export function closer() {
+  endStory();
   const next = LEVELS[LEVELS.indexOf(show.level) + 1];
   if (next && !(next === "cell" && current().given)) setLevel(next);
 }
 
 export function farther() {
+  endStory();
   const next = LEVELS[LEVELS.indexOf(show.level) - 1];
   if (next) setLevel(next);
 }

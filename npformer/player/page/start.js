@@ -10,7 +10,8 @@ import { addressed, go, goBack, goToCell, goToEnd, goToStation, open } from "./p
 import { move, moveStation, moveStep, present } from "./places.js";
 import { isHidden, lay, numberOf, show, state, stepNamed } from "./state.js";
 import { answer, drawCell, drawStep, fit, peek, reveal } from "./step.js";
-import { tell } from "./story.js";
+import { endStory, tell } from "./story.js";
+import { nextMoment } from "./travel.js";
 import { read } from "./words.js";
 import { compare, showYours } from "./yours.js";
 import { listenToZoom } from "./zoom.js";
@@ -31,12 +32,13 @@ const KEYS = [
   ["more", "arithmetic", "s", "[arithmetic S]: show or hide the arithmetic", () => turn("arithmetic")],
   ["more", "values", "v", "[values V]: show or hide the value beside its gradient", () => turn("values")],
   ["more", "live", "l", "[live L]: show or hide the live pictures", () => turn("live")],
-  ["show", "far", "z", "[from afar Z]: the whole block, forward and back", () => toFar()],
+  ["show", "far", "z", "[from afar Z]: the whole block, forward and back", toFar],
   ["show", "farther", "-", "[−] farther: the product, the station, the block", farther],
   ["show", "closer", "+", "[+] closer: the station, the product, the cell", closer],
-  ["show", "story", " ", "[story ␣]: the whole block, told in half a minute", tell],
+  ["show", "story", " ", "[story ␣]: the whole block, told in less than a minute", tell],
   ["more", "motion", "m", "[motion M]: whether views and numbers move", () => turn("motion")],
   ["more", "pause", "p", "[pause P]: pause or continue the motion", pauseMotion],
+  ["more", "moment", "n", "[moment N]: one moment of the motion of this cell", nextMoment],
   ["show", "onStage", "f", "[stage F]: full screen, without buttons", () => setStage(!show.onStage)],
   ["training", "one", "t", "[1 step T]: one training step", () => train(1)],
   ["training", "ten", "x", "[10 X]: 10 training steps", () => train(10)],
@@ -123,7 +125,10 @@ function showKeys(on) {
   else page.cellOn.focus({ preventScroll: true });
 }
 
-const toFar = () => setLevel(show.far ? "product" : "block");
+function toFar() {
+  endStory();
+  setLevel(show.far ? "product" : "block");
+}
 
 // On stage there are no buttons: a presenter's remote sends Page Up, Page Down and B.
 function setStage(on) {

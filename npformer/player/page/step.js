@@ -7,6 +7,7 @@ import { state, stepOf, touchedAt, write } from "./state.js";
 import { redraw } from "./levels.js";
 import { drawStrip } from "./strip.js";
 import { cellsOf, isBack, letter, size, whereabouts, word } from "./trace.js";
+import { travelSoon } from "./travel.js";
 import { arithmetic, escaped, judge, shorter, spoken, typeset } from "./words.js";
 
 export function drawStep() {
@@ -203,5 +204,6 @@ export function answer() {
 export function reveal() {
   show.answered = true;
   drawCell();
+  travelSoon();
   page.cellOn.focus({ preventScroll: true });
 }

@@ -2,8 +2,11 @@
 
 import { gradientNamed, told } from "./far.js";
 import { setLevel } from "./levels.js";
+import { isPlaying } from "./motion.js";
 import { later, page } from "./page.js";
-import { numberOf } from "./state.js";
+import { numberOf, state, stepNamed } from "./state.js";
+import { drawStep } from "./step.js";
+import { travel } from "./travel.js";
 import { written } from "./words.js";
 
 export const TOLD = [ // a step, and the texts for its value and for its gradient
@@ -29,7 +32,7 @@ export const TOLD = [ // a step, and the texts for its value and for its gradien
     "Now back. If this number of y grew a little, by how much would the loss?"],
   ["loss", "How far is y from what we wanted? One number."],
 ];
-const PACE = 850; // milliseconds per picture; the story takes half a minute
+const PACE = 850; // milliseconds per picture; the story takes three quarters of a minute
 
 // Return the story: pairs of the name of a picture and a text.
 function story() {
@@ -47,20 +50,55 @@ export function endStory() {
   page.root.classList.remove("telling");
 }
 
-// Highlight one picture after the other: forward pass, backward pass, training step.
+const CLOSE = { // the steps where the story goes to one cell: the cell, and the text there
+  "ffn.z": [8, "A row times a column, added up: one number."],
+  "attention.weights": [4, "Softmax: a whole row is divided by its sum."],
+  d_h: [3, "A gradient comes back the way its value went."],
+};
+const ARRIVE = 900, LOOK = 700; // milliseconds from the start of a flight, and after a motion
+
+/** Play the story from its beginning: forward pass, backward pass, training step. A second call ends it. */
 export function tell() {
   if (isTelling()) return endStory();
-  const steps = story();
-  setLevel("block");
   for (const lit of page.whole.querySelectorAll(".lit")) lit.classList.remove("lit");
   page.root.classList.add("telling");
-  const next = () => {
-    const [name, text] = steps.shift() ?? [];
-    if (name === undefined) endStory();
+  setLevel("block");
+  tellNext(story());
+}
+
+function tellNext(steps) {
+  const [name, text] = steps.shift() ?? [];
+  if (name === undefined) endStory();
+  if (!isTelling()) return;
+  const next = () => tellNext(steps), pictures = [...page.whole.querySelectorAll(".tile")];
+  const same = pictures.filter(tile => tile.dataset.name === name);
+  const near = same.some(tile => tile.classList.contains("lit")) ? undefined : CLOSE[name];
+  for (const tile of same) tile.classList.add("lit");
+  if (text) page.told.textContent = text;
+  later("telling", PACE, near ? () => goClose(name, near, next) : next);
+}
+
+// Fly into a step, show the motion of one cell, and fly out again.
+function goClose(name, [cell, text], next) {
+  if (!isTelling()) return;
+  Object.assign(state.at, { step: state.steps.indexOf(stepNamed(name)), cell });
+  setLevel("product", drawStep);
+  page.told.textContent = text;
+  later("telling", ARRIVE, () => {
     if (!isTelling()) return;
-    for (const tile of page.whole.querySelectorAll(`[data-name="${name}"]`)) tile.classList.add("lit");
-    if (text) page.told.textContent = text;
-    later("telling", PACE, next);
-  };
-  next();
+    travel();
+    whenStill(() => {
+      setLevel("block");
+      later("telling", ARRIVE, next);
+    });
+  });
+}
+
+// Call `act` a little after the motion has ended; a motion can be paused.
+function whenStill(act) {
+  later("telling", LOOK, () => {
+    if (!isTelling()) return;
+    if (isPlaying()) whenStill(act);
+    else act();
+  });
 }
