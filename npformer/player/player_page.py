@@ -34,7 +34,10 @@ from npformer.validation.checks import check_kind
 if TYPE_CHECKING:
     from pathlib import Path  # only for annotations; `save` imports pathlib when it writes a file
 
-SCRIPTS = "arithmetic trace words state page belt strip step far places numbers yours start".split()
+SCRIPTS = (
+    "arithmetic trace words state page motion belt strip closeup step far story levels travel places zoom "
+    "numbers yours start"
+).split()
 FRAME_HEIGHT = 640  # the height of the frame in a notebook, in pixels
 
 

@@ -195,7 +195,23 @@ x | z; Space | .told ~ Each word has a row of numbers
 x | z | hidden ~ .stage
 x | z; z | hidden ~ .whole
 x | Space or on .stage; Space | .told ~ Each word has a row
-x | click story ␣: the whole block, told in half a minute | .told ~ Each word has a row
+x | click story ␣: the whole block, told in less than a minute | .told ~ Each word has a row
+ffn.z,8 | + | .closeup ~ 0.696 + 0.000 + 0.546 + (−0.496) + (−1)= −0.255 ; hidden ~ .stage
+ffn.z,8 | = or click + closer: the station, the product, the cell | .closeup ~ the column ; hidden ~ .strip
+attention.scores,4 | + | .closeup ~ 0.995 / √2= 0.703
+attention.scores,4 | h; + | .closeup ~ = ?
+norm_1.std,0 | + | .closeup ~ √(0.777 + 1e-05)
+ffn.z,8 | +; ArrowRight | .closeup ~ = 0.504 ; at ~ ffn.z,9
+ffn.hidden,17 | +; ArrowRight | .closeup ~ f dog, column 0
+ffn.z,8 | +; + | .closeup ~ = −0.255
+ffn.z,8 | +; Home | hidden ~ .closeup ; at ~ E,0
+ffn.b_1 | + | hidden ~ .closeup
+ffn.z,8 | +; - | hidden ~ .closeup ; .stage ~ −0.255
+ffn.z,8 | - or click − farther: the product, the station, the block | .near ~ hidden ; hidden ~ .stage
+ffn.z,8 | -; - or -; -; - or z | .whole ~ backward, the gradients ; hidden ~ .near
+ffn.z,8 | -; -; +; + | .stage ~ −0.255 ; at ~ ffn.z,8
+ffn.z,8 | -; on .near .tile[data-name='ffn.W_2'] | at ~ ffn.W_2,0 ; hidden ~ .near
+x | -; t | .near ~ embedding
 ffn.z,8 | h; type 0.21; Enter; type -0.255; Enter | .verdict ~ Right.
 ffn.z,8 | | .along .says ~ along W1 row 0, column 0
 d_ffn.z,8 | | .along .says ~ along W1 row 0, column 0
@@ -350,6 +366,305 @@ def test_frame_in_a_notebook_hides_marked_numbers(chromium):
     press(page, "ArrowRight")
     assert now.inner_text() == as_shown(TRACE.named["ffn.z"].value[1, 3])
     page.close()
+
+
+# --- the camera -----------------------------------------------------------------------------------
+
+SQUARES = "[...document.querySelectorAll('{} rect')].slice({}, {})"
+CELLS = "[...document.querySelectorAll('{} .result td[data-cell]')].slice({}, {})"
+RECT = """elements => {
+    const rects = elements.map(element => element.getBoundingClientRect());
+    const least = side => Math.min(...rects.map(rect => rect[side]));
+    const most = side => Math.max(...rects.map(rect => rect[side]));
+    return [least("left"), least("top"), most("right"), most("bottom")];
+}"""
+FREEZE = """time => document.getAnimations().forEach(animation => {
+    animation.pause();
+    animation.currentTime = time;
+})"""
+MOVED = "document.getAnimations().flatMap(a => a.effect.getKeyframes().flatMap(Object.keys))"
+
+
+def cells_and_squares(name, cell):
+    """Return scripts for the place of the current matrix: in the tile, in the station, in the table."""
+    n_cells = np.prod(TRACE.named[name].value.shape[-2:])
+    first = cell // n_cells * n_cells
+    tiles = [
+        SQUARES.format(f".{view} [data-name=\\'{name}\\']", first, first + n_cells)
+        for view in ("whole", "near")
+    ]
+    return [f"({RECT})({part})" for part in [*tiles, CELLS.format(".stage", first, first + n_cells)]]
+
+
+@pytest.mark.parametrize("place", ["ffn.z,8", "attention.weights,12", "d_h,3"])
+def test_camera_keeps_the_tile_and_the_table_at_one_place(place, opened):
+    """At each time of a flight, the squares of the tile and the cells of the table have the same place."""
+    name, cell = place.split(",")
+    block, station, product = cells_and_squares(name, int(cell))
+    page = opened(place=place)
+    for keys, leaving, entering in [
+        ("z", product, block), ("z", block, product), ("-", product, station), ("-", station, block),
+        ("+", block, station), ("+", station, product),
+    ]:  # fmt: skip
+        page.wait_for_function("() => document.getAnimations().length === 0")
+        before = page.evaluate(leaving)
+        press(page, keys)
+        seen = []
+        for time in (0, 130, 325, 520, 649.9):
+            page.evaluate(FREEZE, time)
+            seen.append(page.evaluate(entering))
+            np.testing.assert_allclose(page.evaluate(leaving), seen[-1], atol=1.0)
+        np.testing.assert_allclose(seen[0], before, atol=1.0)
+        assert set(page.evaluate(MOVED)) <= {
+            "offset", "computedOffset", "easing", "composite", "transform", "transformOrigin", "opacity"
+        }  # fmt: skip
+        page.evaluate("document.getAnimations().forEach(animation => animation.finish())")
+        page.wait_for_function("() => document.getAnimations().length === 0")
+        np.testing.assert_allclose(page.evaluate(entering), seen[-1], atol=1.0)
+
+
+def test_camera_goes_from_a_cell_to_its_arithmetic(opened):
+    page = opened(place="ffn.z,8")
+    cell, result = (f"({RECT})([document.querySelector('{part}')])" for part in ("td.now", "[data-result]"))
+    before = page.evaluate(cell)
+    press(page, "+")
+    for time in (0, 325, 649):
+        page.evaluate(FREEZE, time)
+        np.testing.assert_allclose(page.evaluate(cell), page.evaluate(result), atol=1.0)
+        if time == 0:
+            np.testing.assert_allclose(page.evaluate(cell), before, atol=1.0)
+
+
+def test_camera_is_paused_and_switched_off_by_keys(opened):
+    page, time = opened(place="ffn.z,8"), "document.getAnimations()[0]?.currentTime"
+    press(page, "z", "p")
+    paused = page.evaluate(time)
+    page.wait_for_timeout(100)
+    assert page.evaluate(time) == paused < 650
+    press(page, "p")
+    playwright.expect(page.locator(".stage")).to_be_hidden()
+    press(page, "m", "z")
+    assert page.evaluate(time) is None and page.locator(".stage").is_visible()
+
+
+def test_levels_change_without_motion_if_motion_is_reduced(opened):
+    page = opened(place="ffn.z,8", reduced_motion="reduce")
+    for key, part in [("+", ".closeup"), ("-", ".stage"), ("-", ".near"), ("-", ".whole"), ("z", ".stage")]:
+        press(page, key)
+        assert page.evaluate("document.getAnimations().length") == 0
+        views = (".whole", ".near", ".stage", ".closeup")
+        assert [view for view in views if page.locator(view).is_visible()] == [part]
+
+
+def test_wheel_and_two_fingers_change_the_level(opened):
+    """The wheel goes to the tile or cell under the mouse. It scrolls where something can scroll."""
+    page, level = opened(reduced_motion="reduce"), "document.body.dataset.level"
+
+    def turn(element, by):
+        page.locator(element).hover()
+        page.mouse.wheel(0, by)
+        page.wait_for_timeout(450)  # at most one level in this time
+
+    turn(".stage", 100)
+    assert page.evaluate(level) == "station"
+    turn(".near", 30)
+    assert page.evaluate(level) == "station", "less than one notch"
+    turn(".near", 30)
+    assert page.evaluate(level) == "block"
+    turn(".tile[data-name=y]", -100)
+    assert (page.evaluate(level), where(page)) == ("station", ["y", 0])
+    turn(".near .tile[data-name='norm_2.std']", -100)
+    assert (page.evaluate(level), where(page)) == ("product", ["norm_2.std", 0])
+    turn(".result td[data-cell] >> nth=2", -100)
+    assert (page.evaluate(level), where(page)) == ("cell", ["norm_2.std", 2])
+    fingers = """spreads => spreads.forEach(spread => {
+        const view = document.querySelector(".closeup"), touch = (identifier, clientX) =>
+            new Touch({ identifier, target: view, clientX, clientY: 300 });
+        const touches = [touch(0, 300), touch(1, 300 + spread)];
+        view.dispatchEvent(new TouchEvent("touchmove", { touches, bubbles: true, cancelable: true }));
+    })"""
+    page.evaluate(fingers, [200, 190, 180])
+    assert page.evaluate(level) == "cell"
+    page.evaluate(fingers, [140])
+    assert page.evaluate(level) == "product"
+    page.set_viewport_size({"width": 390, "height": 700})
+    turn(".stage", 100)
+    assert page.evaluate(level) == "product" and page.evaluate("scrollY + document.body.scrollTop") > 0
+
+
+def test_tiles_have_numbers_only_in_large_type(opened):
+    page, sizes = opened(place="loss", reduced_motion="reduce"), []
+    for step in TRACE.steps:
+        page.evaluate("name => player.open(name)", step.name)
+        press(page, "-")
+        found = page.evaluate(
+            """() => [...document.querySelectorAll(".near .legible text")].map(text => [
+                parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a, text.textContent])"""
+        )
+        sizes += [size for size, _ in found]
+    assert len(sizes) > 100 and min(sizes) >= 24 * 720 / 800 - 0.1
+
+
+# --- the motion of a cell -------------------------------------------------------------------------
+
+BOXES = """() => [...document.querySelectorAll(".mover")].filter(box => box.textContent).map(box => {
+    const { left, top, width, height } = box.getBoundingClientRect();
+    const cells = box.dataset.cells.split(" ").filter(Boolean).map(Number);
+    return [box.className.split(" ")[1], box.textContent, cells, Number(getComputedStyle(box).opacity),
+            [left, top, left + width, top + height]];
+})"""
+NUMBERS = np.concatenate([step.value.ravel() for step in TRACE.steps])
+GIVEN_CELLS = np.concatenate([np.full(step.value.size, step.equation == GIVEN) for step in TRACE.steps])
+
+
+def true_text(look, cells):
+    """Return the text of a moving box, from the numbers of the trace."""
+    values = NUMBERS[cells]
+    if look == "ruler":
+        return "1"
+    if look == "total":
+        return f"sum {as_shown(values.sum())}"
+    if len(cells) == 1 and GIVEN_CELLS[cells[0]]:
+        return f"{values[0]:g}".replace("-", "−")
+    return as_shown(np.prod(values))
+
+
+def start_motion(page, place):
+    """Open a cell and start its motion. Return the function that shows the motion at a time."""
+    page.evaluate("place => player.open(place)", place)
+    press(page, "n", "p")
+
+    def boxes_at(time):
+        page.evaluate(FREEZE, time)
+        return page.evaluate(BOXES)
+
+    return boxes_at
+
+
+def test_motion_shows_only_numbers_of_the_trace(opened):
+    """At every time of every kind of motion, each box has the number of its cell, product or sum."""
+    page, n_boxes = opened(), 0
+    for step in TRACE.steps[:70]:
+        if step.equation == GIVEN:
+            continue
+        boxes_at = start_motion(page, f"{step.name},{step.value.size // 2}")
+        for time in (0, 333, 777, 1111, 1555, 1999):
+            for look, text, cells, _, _ in boxes_at(time):
+                assert text == true_text(look, cells), step.name
+                n_boxes += 1
+    assert n_boxes > 2000
+
+
+def test_row_and_column_join_and_become_the_cell(opened):
+    page = opened()
+    boxes_at = start_motion(page, "ffn.z,8")
+    recipe = group_by_form(TRACE.named["ffn.z"].recipes[8:9])[0].inputs.ravel().tolist()
+    pairs, bias = [recipe[0:2], recipe[2:4], recipe[4:6], recipe[6:8]], recipe[8]
+
+    def by_cells(time):
+        return {tuple(cells): (opacity, place) for _, _, cells, opacity, place in boxes_at(time)}
+
+    begin, joined, multiplied, last = (by_cells(time) for time in (0, 700, 1100, 1839))
+    for cell in recipe:
+        opacity, place = begin[(cell,)]
+        table = page.evaluate(f"({RECT})([document.querySelector('td.enters[data-cell=\"{cell}\"]')])")
+        np.testing.assert_allclose(place, table, atol=0.6)
+        assert opacity == 1
+    for row, column in pairs:
+        (_, above), (_, below) = joined[(row,)], joined[(column,)]
+        assert abs(above[3] - below[1]) < 6, "the column is below the row"
+        assert abs(above[0] + above[2] - below[0] - below[2]) < 2
+        assert [multiplied[key][0] for key in ((row, column), (row,), (column,))] == [1, 0, 0]
+    left, top, right, bottom = page.evaluate(f"({RECT})([document.querySelector('td.now')])")
+    for key in [*map(tuple, pairs), (bias,)]:
+        opacity, place = last[key]
+        assert opacity > 0.9
+        assert left < (place[0] + place[2]) / 2 < right and top < (place[1] + place[3]) / 2 < bottom
+    page.evaluate("document.getAnimations().forEach(animation => animation.finish())")
+    playwright.expect(page.locator(".mover")).to_have_count(0)
+    assert page.locator("td.now").inner_text() == "−0.255"
+
+
+def test_softmax_divides_the_bars_of_a_row_by_their_sum(opened):
+    page, widths = opened(), []
+    boxes_at = start_motion(page, "attention.weights,4")
+    bars = f"() => [...document.querySelectorAll('.share, .ruler')].map(bar => ({RECT})([bar]))"
+    for time in (600, 1500):
+        boxes_at(time)
+        edges = np.array(page.evaluate(bars))
+        widths.append(edges[:, 2] - edges[:, 0])
+        np.testing.assert_allclose(edges[1:3, 0], edges[:2, 2], atol=0.5)  # no gaps
+    exps, weights = (TRACE.named[f"attention.{name}"].value[0, 1] for name in ("exp", "weights"))
+    np.testing.assert_allclose(widths[0][:3] / widths[0][3], exps, atol=0.02)
+    np.testing.assert_allclose(widths[1][:3] / widths[1][3], weights, atol=0.02)
+    totals = {text for look, text, _, opacity, _ in boxes_at(600) if look == "total" and opacity == 1}
+    assert totals == {f"sum {as_shown(exps.sum())}"}
+    totals = {text for look, text, _, opacity, _ in boxes_at(1500) if look == "total" and opacity == 1}
+    assert totals == {"sum 1.000"}
+
+
+def test_gradient_comes_back_the_way_the_value_went(opened):
+    """First the value goes to every gradient that the cell uses. Then these gradients come to the cell."""
+    page = opened()
+    boxes_at = start_motion(page, "d_h,3")
+    value = page.evaluate(f"({RECT})([document.querySelector('td.beside')])")
+    gradients = page.locator("td.enters").evaluate_all(
+        f"cells => cells.map(cell => [Number(cell.dataset.cell), ({RECT})([cell])])"
+    )
+    first_gradient = page.evaluate("player.steps.find(step => step.name === 'd_y').first")
+    goals = {cell: place for cell, place in gradients if cell >= first_gradient}
+    assert len(goals) == 1 + 6, "one cell of dt, and a row of dz"
+    sent = [box for box in boxes_at(0) if box[0] == "value"]
+    assert [text for _, text, *_ in sent] == [as_shown(TRACE.named["h"].value.flat[3])] * 7
+    for *_, place in sent:
+        np.testing.assert_allclose(place, value, atol=0.6)
+
+    def middles(places):
+        return sorted(
+            (round((left + right) / 2), round((top + bottom) / 2)) for left, top, right, bottom in places
+        )
+
+    arrived = [place for look, *_, place in boxes_at(700) if look == "value"]
+    np.testing.assert_allclose(middles(arrived), middles(goals.values()), atol=2)
+    flowing = {cells[0] for look, _, cells, opacity, _ in boxes_at(1300) if look == "gradient" and opacity}
+    assert flowing == set(goals)
+
+
+def test_motion_stops_at_its_moments_and_is_paused(opened):
+    page = opened(place="ffn.z,8")
+    time = "document.querySelector('.mover')?.getAnimations()[0].currentTime"
+    for stop in (700, 1300):
+        press(page, "n")
+        page.wait_for_function(f"() => {time} === {stop}")
+    press(page, "n")
+    page.wait_for_function("() => document.getAnimations().length === 0")
+    press(page, "ArrowRight")
+    page.wait_for_function(f"() => {time} > 0")
+    press(page, "p")
+    paused = page.evaluate(time)
+    page.wait_for_timeout(100)
+    assert page.evaluate(time) == paused
+    press(page, "p")
+    page.wait_for_function(f"() => {time} > {paused}")
+    page.evaluate("player.open('x')")
+    assert page.locator(".mover").count() == 0
+
+
+@pytest.mark.parametrize(("reduced", "keys"), [("reduce", "n"), ("no-preference", "mn")])
+def test_cells_do_not_move_without_motion(reduced, keys, opened):
+    page = opened(place="ffn.z,8", reduced_motion=reduced)
+    press(page, *keys, "ArrowRight")
+    page.wait_for_timeout(200)
+    assert page.locator(".mover").count() == 0 and page.locator("td.now").inner_text() == "0.504"
+
+
+def test_motion_does_not_show_a_hidden_result(opened):
+    page = opened(place="ffn.z,8")
+    press(page, "h", "n", "ArrowRight")
+    page.wait_for_timeout(200)
+    assert page.locator(".mover").count() == 0
+    DO["click"](page, "show")
+    page.locator(".mover >> nth=0").wait_for(state="attached")
 
 
 # --- changed numbers ------------------------------------------------------------------------------

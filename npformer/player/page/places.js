@@ -1,11 +1,13 @@
 // Move from cell to cell and from step to step, or to the place in the address of the page.
 
 import { stationOf } from "./belt.js";
-import { showFar } from "./far.js";
+import { setLevel } from "./levels.js";
 import { between, page } from "./page.js";
 import { current, show, state, stepOf } from "./state.js";
 import { drawCell, drawStep } from "./step.js";
+import { endStory } from "./story.js";
 import { isBack, isNew, presses } from "./trace.js";
+import { endTravel, travelSoon } from "./travel.js";
 
 export function go(step, cell) {
   const other = step !== state.at.step;
@@ -13,18 +15,23 @@ export function go(step, cell) {
   show.answered = false;
   page.guess.value = page.verdict.textContent = "";
   page.peek.hidden = true;
-  if (show.far) showFar(false);
-  if (other) drawStep();
-  else drawCell();
+  endStory();
+  endTravel();
+  const stays = show.level === "cell" && !current().given;
+  setLevel(stays ? "cell" : "product", other ? drawStep : drawCell);
 }
 
 export function move(by) {
   const { at, steps } = state, cell = at.cell + by, step = at.step + by;
   if (cell >= 0 && cell < presses(current())) go(at.step, cell);
   else if (steps[step]) go(step, by > 0 ? 0 : presses(steps[step]) - 1);
+  travelSoon();
 }
 
-export const moveStep = by => go(between(0, state.at.step + by, state.steps.length - 1), 0);
+export function moveStep(by) {
+  go(between(0, state.at.step + by, state.steps.length - 1), 0);
+  travelSoon();
+}
 export const goToEnd = step => go(step, presses(state.steps[step]) - 1);
 
 // Move as a presenter does: first one cell with its arithmetic, then the whole step, then the next step.

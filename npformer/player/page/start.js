@@ -1,7 +1,8 @@
 // Build the page, and handle keys, mouse and touch. A page holds one player.
 
 import { conveyor } from "./belt.js";
-import { showFar, tell } from "./far.js";
+import { closer, farther, redraw, setLevel } from "./levels.js";
+import { pauseMotion } from "./motion.js";
 import { begin, choose, chooseRounding, drawName, edit, reset, touch } from "./numbers.js";
 import { openTraining, train, useSentence } from "./numbers.js";
 import { between, button, page } from "./page.js";
@@ -9,8 +10,11 @@ import { addressed, go, goBack, goToCell, goToEnd, goToStation, open } from "./p
 import { move, moveStation, moveStep, present } from "./places.js";
 import { isHidden, lay, numberOf, show, state, stepNamed } from "./state.js";
 import { answer, drawCell, drawStep, fit, peek, reveal } from "./step.js";
+import { endStory, tell } from "./story.js";
+import { nextMoment } from "./travel.js";
 import { read } from "./words.js";
 import { compare, showYours } from "./yours.js";
+import { listenToZoom } from "./zoom.js";
 
 // A group of buttons, an action, its key, and the label of its button; the text in [] is visible.
 const KEYS = [
@@ -28,8 +32,13 @@ const KEYS = [
   ["more", "arithmetic", "s", "[arithmetic S]: show or hide the arithmetic", () => turn("arithmetic")],
   ["more", "values", "v", "[values V]: show or hide the value beside its gradient", () => turn("values")],
   ["more", "live", "l", "[live L]: show or hide the live pictures", () => turn("live")],
-  ["show", "far", "z", "[from afar Z]: the whole block, forward and back", () => showFar(!show.far)],
-  ["show", "story", " ", "[story ␣]: the whole block, told in half a minute", playStory],
+  ["show", "far", "z", "[from afar Z]: the whole block, forward and back", toFar],
+  ["show", "farther", "-", "[−] farther: the product, the station, the block", farther],
+  ["show", "closer", "+", "[+] closer: the station, the product, the cell", closer],
+  ["show", "story", " ", "[story ␣]: the whole block, told in less than a minute", tell],
+  ["more", "motion", "m", "[motion M]: whether views and numbers move", () => turn("motion")],
+  ["more", "pause", "p", "[pause P]: pause or continue the motion", pauseMotion],
+  ["more", "moment", "n", "[moment N]: one moment of the motion of this cell", nextMoment],
   ["show", "onStage", "f", "[stage F]: full screen, without buttons", () => setStage(!show.onStage)],
   ["training", "one", "t", "[1 step T]: one training step", () => train(1)],
   ["training", "ten", "x", "[10 X]: 10 training steps", () => train(10)],
@@ -116,9 +125,9 @@ function showKeys(on) {
   else page.cellOn.focus({ preventScroll: true });
 }
 
-function playStory() {
-  if (!show.far) showFar(true);
-  tell();
+function toFar() {
+  endStory();
+  setLevel(show.far ? "product" : "block");
 }
 
 // On stage there are no buttons: a presenter's remote sends Page Up, Page Down and B.
@@ -162,7 +171,8 @@ function listen() {
     field.addEventListener(event, () => choose(field.value));
   }
   for (const event of ["pointerdown", "pointermove"]) curve.addEventListener(event, dragOnCurve);
-  addEventListener("resize", fit);
+  addEventListener("resize", () => { fit(); redraw(); });
+  listenToZoom();
   document.addEventListener("fullscreenchange", () => {
     if (!document.fullscreenElement && show.onStage) setStage(false);
   });
@@ -178,8 +188,9 @@ function onKey(event) {
   action();
 }
 
-// On a Greek or Cyrillic keyboard, the place of a key decides: "р" is where "h" is.
+// On a Greek or Cyrillic keyboard, the place of a key decides: "р" is where "h" is. "=" is + without Shift.
 function latinKey({ key, code }) {
+  if (key === "=" || key === "−") return key === "=" ? "+" : "-";
   const isForeignLetter = key.length === 1 && key > "\u024f" && /^Key[A-Z]$/.test(code);
   return isForeignLetter ? code.slice("Key".length).toLowerCase() : key;
 }

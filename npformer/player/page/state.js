@@ -24,6 +24,8 @@ export const state = {
 export const show = {
   onStage: false, // without buttons and pictures, for a large screen
   arithmetic: true, values: true, predict: false, answered: false, live: true, far: false,
+  level: "product", // the level of the view, see levels.js
+  motion: true, // whether views and numbers move
   received: false, // whether the user asked for the number of the other calculation
 };
 

@@ -4,8 +4,10 @@ import { drawBelt, drawChips, drawMap } from "./belt.js";
 import { between, button, drawn, later, page } from "./page.js";
 import { current, digits, givens, isHidden, markHere, show } from "./state.js";
 import { state, stepOf, touchedAt, write } from "./state.js";
+import { redraw } from "./levels.js";
 import { drawStrip } from "./strip.js";
 import { cellsOf, isBack, letter, size, whereabouts, word } from "./trace.js";
+import { travelSoon } from "./travel.js";
 import { arithmetic, escaped, judge, shorter, spoken, typeset } from "./words.js";
 
 export function drawStep() {
@@ -37,6 +39,7 @@ export function drawCell() {
   drawSum(step);
   drawMap();
   drawStrip();
+  redraw();
   remember(step);
 }
 
@@ -201,5 +204,6 @@ export function answer() {
 export function reveal() {
   show.answered = true;
   drawCell();
+  travelSoon();
   page.cellOn.focus({ preventScroll: true });
 }
