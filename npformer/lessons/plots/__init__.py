@@ -17,7 +17,7 @@ from npformer.lessons.plots.lines import (
     growth,
     wavelength_curves,
 )
-from npformer.lessons.plots.points import error_clouds
+from npformer.lessons.plots.points import error_clouds, seeds
 from npformer.lessons.plots.squares import (
     attention_heads,
     attention_weights,
@@ -60,6 +60,7 @@ __all__ = [
     "picture",
     "position_similarity",
     "score_tiles",
+    "seeds",
     "themes",
     "timeline",
     "wavelength_curves",
