@@ -395,7 +395,6 @@ OTHER_FUNCTIONS = {  # npformer's functions that are neither a forward nor a bac
     "adam.step": adam,
     "grouped.backward": sum_repeated_heads,
     "mask.kept": lambda n, kept: npf.causal_mask(n, kept + n),
-    "lora.backward": lora,
     "dpo.backward": dpo,
     "clip.forward": lambda *given: clip(*given)[0],
     "clip.backward": lambda dy, *given: npf.clipped_policy_backward(dy, clip(*given)[1]),
@@ -467,6 +466,7 @@ COMBINATIONS = {  # accepted answers that combine several functions of npformer
     "sample.temperature": sample_with_temperature,
     "sample.top_p": sample_top_p,
     "answer.log_prob": sum_answer_log_probs,
+    "lora.factors": lora,
 }
 
 

@@ -33,7 +33,7 @@ def draw_lora(draws: Draws) -> Arguments:
     return draws.normal(d_in, d_out), *factors, draws.uniform(0.3, 0.9) * r
 
 
-lora_back = function_exercise("lora.backward", ("dA", "dB"),
+lora_back = function_exercise("lora.factors", ("dA", "dB"),
     (
         (normal(5, 4), normal(5, 2), normal(2, 4), 8.0),
         (normal(3, 3), normal(3, 3, seed=1), normal(3, 3, seed=2), 6.0),
@@ -41,7 +41,7 @@ lora_back = function_exercise("lora.backward", ("dA", "dB"),
     ),
     draw=draw_lora, axes="dW: d_in d_out; A: d_in r; B: r d_out; dA: d_in r; dB: r d_out",
     solution="""
-def lora_backward(dW, A, B, alpha):
+def lora_factors(dW, A, B, alpha):
     s = alpha / A.shape[1]
     dA = s * (dW @ B.T)
     dB = s * (A.T @ dW)
@@ -56,7 +56,8 @@ def lora_backward(dW, A, B, alpha):
         "LORA-SCALE-TURNED": [Edit("alpha / A.shape[1]", "A.shape[1] / alpha")],
         "LORA-SCALE-ROWS": [Edit("A.shape[1]", "A.shape[0]")],
         "LORA-SIGN": [Edit("s * (dW @ B.T)", "-s * (dW @ B.T)", "s * (A.T @ dW)", "-s * (A.T @ dW)")],
-    })
+    },
+    ours=None)  # lora_backward of npformer returns dW first
 
 # --- the answer in a sequence ------------------------------------------------------------------------
 
@@ -82,10 +83,12 @@ def sft_targets(ids, n_prompt):
 """,
     mistakes={
         "SFT-NOT-SHIFTED": [Edit("n_prompt - 1 : -1", "n_prompt:")],
-        "SFT-FIRST-MISSING": [Edit("n_prompt - 1 : -1] = ids[:, n_prompt:]", "n_prompt:-1] = ids[:, n_prompt + 1:]")],
-        "SFT-PROMPT-COUNTED": [Edit("n_prompt - 1 : -1] = ids[:, n_prompt:]", ":-1] = ids[:, 1:]")],
+        "SFT-FIRST-MISSING": [
+            Edit("n_prompt - 1 : -1", "n_prompt:-1", "ids[:, n_prompt:]", "ids[:, n_prompt + 1:]")
+        ],
+        "SFT-PROMPT-COUNTED": [Edit("n_prompt - 1 : -1", ":-1", "ids[:, n_prompt:]", "ids[:, 1:]")],
         "SFT-WRAPPED": [
-            Edit("n_prompt - 1 : -1] = ids[:, n_prompt:]", "n_prompt - 1:] = np.roll(ids, -1, axis=1)[:, n_prompt - 1:]")
+            Edit("n_prompt - 1 : -1", "n_prompt - 1:", "= ids[", "= np.c_[ids, ids[:, 0]][")
         ],
     },
     ours="answer_targets")
@@ -148,7 +151,7 @@ def dpo_backward(log_p_w, log_p_l, log_p_ref_w, log_p_ref_l, beta):
 """,
     mistakes={
         "DPO-SIGN": [Edit("dz = -wrong", "dz = wrong")],
-        "DPO-NO-REFERENCE": [Edit("((log_p_w - log_p_ref_w) - (log_p_l - log_p_ref_l))", "(log_p_w - log_p_l)")],
+        "DPO-NO-REFERENCE": [Edit("(log_p_w - log_p_ref_w) - (log_p_l - log_p_ref_l)", "log_p_w - log_p_l")],
         "DPO-OTHER-SIGMA": [Edit("np.exp(z)", "np.exp(-z)")],
         "DPO-SUM": [Edit(" / len(z)", "")],
         "DPO-NO-BETA": [Edit("return beta * dz, -beta * dz", "return dz, -dz")],
@@ -187,8 +190,8 @@ def grpo_advantage(rewards):
 
 def draw_tokens(draws: Draws) -> Arguments:
     """Return random log-probabilities of N tokens under both models, random advantages, and epsilon."""
-    N = draws.size(low=3, high=12)
-    log_p = -1 - abs(draws.normal(N))
+    N = draws.size(low=8, high=16)
+    log_p = -0.1 - 0.5 * abs(draws.normal(N))
     return log_p, log_p - 0.5 * draws.normal(N), draws.normal(N), draws.uniform(0.1, 0.3)
 
 
@@ -199,9 +202,10 @@ def draw_tokens_back(draws: Draws) -> Arguments:
 
 
 RATIOS = np.log([0.5, 1.5, 0.5, 1.5, 1.1, 0.9])
-BEFORE = np.array([-1.0, -2.0, -1.5, -0.5, -3.0, -1.2])
+BEFORE = np.array([-0.3, -1.0, -0.8, -0.5, -0.2, -0.1])
 SIGNS = np.array([1.0, 1.0, -1.0, -2.0, 0.5, -0.5])
 TOKENS = (BEFORE + RATIOS, BEFORE, SIGNS, 0.2)
+SMALLER = "np.minimum(rho * advantages, clipped * advantages)"
 RATIO = ("log_p - log_p_old", "log_p_old - log_p")
 
 clip = function_exercise("clip.forward", ("y",), (TOKENS, (*TOKENS[:3], 0.05)),
@@ -214,13 +218,11 @@ def clip_forward(log_p, log_p_old, advantages, epsilon):
 """,
     mistakes={
         "CLIP-RATIO-TURNED": [Edit(*RATIO)],
-        "CLIP-ALWAYS": [Edit("np.minimum(rho * advantages, clipped * advantages)", "clipped * advantages")],
+        "CLIP-ALWAYS": [Edit(SMALLER, "clipped * advantages")],
         "CLIP-MAXIMUM": [Edit("np.minimum", "np.maximum")],
         "CLIP-NO-EXP": [Edit("np.exp(log_p - log_p_old)", "log_p - log_p_old")],
-        "CLIP-NEVER": [Edit("np.minimum(rho * advantages, clipped * advantages)", "rho * advantages")],
-        "CLIP-MIN-OF-RATIOS": [
-            Edit("np.minimum(rho * advantages, clipped * advantages)", "np.minimum(rho, clipped) * advantages")
-        ],
+        "CLIP-NEVER": [Edit(SMALLER, "rho * advantages")],
+        "CLIP-MIN-OF-RATIOS": [Edit(SMALLER, "np.minimum(rho, clipped) * advantages")],
     },
     ours="clipped_policy_forward")
 
@@ -238,7 +240,9 @@ def clip_backward(dy, log_p, log_p_old, advantages, epsilon):
     mistakes={
         "CLIP-GRAD-NO-RATIO": [Edit("return drho * rho", "return drho")],
         "CLIP-GRAD-BOTH-SIDES": [Edit("(advantages > 0) & ", "", "(advantages < 0) & ", "")],
-        "CLIP-GRAD-WRONG-SIDE": [Edit("(advantages > 0)", "(advantages <= 0)", "(advantages < 0)", "(advantages >= 0)")],
+        "CLIP-GRAD-WRONG-SIDE": [
+            Edit("advantages > 0", "advantages <= 0", "advantages < 0", "advantages >= 0")
+        ],
         "CLIP-NEVER": [Edit("np.where(too_high | too_low, 0, dy * advantages)", "dy * advantages")],
         "CLIP-RATIO-TURNED": [Edit(*RATIO)],
         "CLIP-GRAD-NO-ADVANTAGE": [Edit("0, dy * advantages", "0, dy")],
