@@ -175,7 +175,7 @@ COMPUTED: dict[str, Callable[..., Any]] = {
     "ffn.token": lambda x, *p: npf.ffn_forward(floats(x)[0], npf.FFNParams(*floats(*p)))[0],
     "backward.softmax": lambda p, dp: npf.softmax_backward(floats(dp)[0], npf.softmax_forward(np.log(p))[1]),
     "lora.count": lambda n, m, r: sum(a.size for _, a in npf.leaves(npf.init_lora(n, m, r, RNG))),
-    "kl.estimate": lambda p, ref: npf.kl_penalty_forward(np.log([p]), log_p_ref=np.log([ref]))[0][0],
+    "reward.kl": lambda p, ref: npf.kl_penalty_forward(np.log([p]), log_p_ref=np.log([ref]))[0][0],
     "modern.kept_bytes": lambda n, h, g, d_k: np.zeros((n, 2, g, d_k), np.float32).nbytes,
 }
 

@@ -250,7 +250,7 @@ def clip_backward(dy, log_p, log_p_old, advantages, epsilon):
     ours="clipped_policy_backward")
 
 
-@number_exercise("kl.estimate", decimals=3)
+@number_exercise("reward.kl", decimals=3)
 def estimate(draw: Draw) -> PosedQuestion:
     """Ask for the KL estimate of one token."""
     p, p_ref = draw.integer(80, 60, 90) / 100, draw.integer(20, 10, 40) / 100
