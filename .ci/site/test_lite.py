@@ -30,6 +30,7 @@ LESSONS = (
     "09_gpu",
     "10_from_2017_to_today",
     "11_a_chat_model",
+    "12_taught_by_reward",
     "exercises",
 )
 

@@ -1,9 +1,12 @@
 """A small causal model that learns to sort four digits: by imitation, and by reward.
 
-A prompt is four digits and a separator. The answer is the same digits in ascending order.
+A prompt is four digits and a separator. The answer is the same digits in ascending order. `sorter.json` has
+what ten seeds have learned in several settings.
 """
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -73,6 +76,21 @@ def score(params: CausalLMParams) -> Score:
     ascending = (np.diff(answers, axis=1) >= 0).all(axis=1).mean()
     one_digit = (answers[:, 1:] == answers[:, :-1]).all(axis=1).mean()
     return Score(float(exact), float(ascending), float(one_digit))
+
+
+def share_found(params: CausalLMParams, rng: np.random.Generator, *, n_prompts: int = 200) -> float:
+    """Return the share of new prompts with at least one correct answer among 16 sampled answers (pass@16)."""
+    prompts = np.repeat(draw_prompts(n_prompts, rng), GROUP, axis=0)
+    answers = generate(prompts, params, CONFIG, max_new_tokens=N_DIGITS, rng=rng)[:, N_PROMPT:]
+    is_correct = reward_exact(prompts, answers).reshape(n_prompts, GROUP) == 1
+    return float(is_correct.any(axis=1).mean())
+
+
+def read_results(name: str, field: str = "exact") -> list[float]:
+    """Return the stored results of ten seeds in percent: a field of `Score`, or "found" of `share_found`."""
+    file = Path(__file__).with_suffix(".json")
+    runs = json.loads(file.read_text(encoding="utf-8"))[name]
+    return [round(100 * run[field], 1) for run in runs]
 
 
 def train_by_imitation(rng: np.random.Generator, *, steps: int = 40) -> CausalLMParams:

@@ -13,6 +13,8 @@ OPERATORS: dict[type, tuple[Any, ...]] = {
     ast.MatMult: (),
     ast.FloorDiv: (ast.Div,),
     ast.Mod: (ast.FloorDiv,),
+    ast.BitAnd: (ast.BitOr,),
+    ast.BitOr: (ast.BitAnd,),
     ast.Lt: (ast.LtE, ast.Gt),
     ast.LtE: (ast.Lt, ast.GtE),
     ast.Gt: (ast.GtE, ast.Lt),

@@ -174,6 +174,8 @@ COMPUTED: dict[str, Callable[..., Any]] = {
     "norm.token": lambda x, *p: npf.layer_norm_forward(x, npf.LayerNormParams(*p), eps=0.0)[0],
     "ffn.token": lambda x, *p: npf.ffn_forward(floats(x)[0], npf.FFNParams(*floats(*p)))[0],
     "backward.softmax": lambda p, dp: npf.softmax_backward(floats(dp)[0], npf.softmax_forward(np.log(p))[1]),
+    "lora.count": lambda n, m, r: sum(a.size for _, a in npf.leaves(npf.init_lora(n, m, r, RNG))),
+    "reward.kl": lambda p, ref: npf.kl_penalty_forward(np.log([p]), log_p_ref=np.log([ref]))[0][0],
     "modern.kept_bytes": lambda n, h, g, d_k: np.zeros((n, 2, g, d_k), np.float32).nbytes,
 }
 
@@ -367,6 +369,21 @@ def adam(w, g, m, v, t, learning_rate):
     return params, state.m, state.v
 
 
+def lora(dW, A, B, alpha):
+    _, cache = npf.lora_forward(0 * dW, npf.LoRAParams(A, B), alpha=alpha)
+    return npf.lora_backward(dW, cache)[1]
+
+
+def dpo(log_p_w, log_p_l, log_p_ref_w, log_p_ref_l, beta):
+    reference = {"log_p_ref_w": log_p_ref_w, "log_p_ref_l": log_p_ref_l}
+    _, cache = npf.dpo_forward(log_p_w, log_p_l, **reference, beta=beta)
+    return npf.dpo_backward(1.0, cache)
+
+
+def clip(log_p, log_p_old, advantages, epsilon):
+    return npf.clipped_policy_forward(log_p, log_p_old=log_p_old, advantages=advantages, epsilon=epsilon)
+
+
 # {exercise id: a function that builds npformer's arguments}, for exercises with different argument names.
 OTHER_NAMES: dict[str, Callable[..., Any]] = {
     "loss.smoothed": lambda z, t, e: {"logits": z, "targets": t, "label_smoothing": e},
@@ -378,6 +395,9 @@ OTHER_FUNCTIONS = {  # npformer's functions that are neither a forward nor a bac
     "adam.step": adam,
     "grouped.backward": sum_repeated_heads,
     "mask.kept": lambda n, kept: npf.causal_mask(n, kept + n),
+    "dpo.backward": dpo,
+    "clip.forward": lambda *given: clip(*given)[0],
+    "clip.backward": lambda dy, *given: npf.clipped_policy_backward(dy, clip(*given)[1]),
 }
 
 
@@ -434,12 +454,19 @@ def sample_top_p(p, share):
     return kept / kept.sum()
 
 
+def sum_answer_log_probs(logits, ids, n_prompt):
+    log_p, _ = npf.token_log_probs_forward(logits, npf.answer_targets(ids, n_prompt), ignore_index=-1)
+    return log_p.sum()
+
+
 COMBINATIONS = {  # accepted answers that combine several functions of npformer
     "port.block": port_block,
     "rope.attention": attend_with_rope,
     "attention.grouped": attend_in_groups,
     "sample.temperature": sample_with_temperature,
     "sample.top_p": sample_top_p,
+    "answer.log_prob": sum_answer_log_probs,
+    "lora.factors": lora,
 }
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.lessons import pirate
+from npformer.lessons import pirate, reveal
 from npformer.post_training import merge_adapter
 
 CONFIG = npf.CausalLMConfig(d_model=8, d_ff=12, n_heads=2, n_kv_heads=1, n_layers=1, max_length=200)
@@ -73,3 +73,13 @@ def test_stored_pirate_kept_the_capitals():
     for name in ("rank 4, 12 steps", "rank 4, 12 steps, seed 1", "rank 4, 12 steps, seed 2"):
         answers = RESULTS[name]["answers"]
         assert all(pirate.QUESTIONS[q] in answers[q] for q in pirate.QUESTIONS if "capital" in q)
+
+
+def test_answers_quote_the_stored_pirates():
+    first, second = reveal("12.3a").text, reveal("12.3b").text
+    after = {correct(name) for name in RESULTS if name.startswith("rank 4, 12 steps") and "rate" not in name}
+    assert f"{correct('before')} of 12 answers were correct, and afterwards 4 or 5" in first
+    assert after == {4, 5}
+    assert f"{correct('rank 1, 12 steps')} of 12 answers are correct" in second
+    assert f"only {correct('rank 4, 6 steps')} answers are correct" in second
+    assert f"the loss is {RESULTS['rank 4, 12 steps, rate × 4']['loss']}" in second

@@ -99,6 +99,7 @@ DRAWN = {
     "gpu_growth": partial(plots.gpu_growth, GPU_RUNS),
     "ranks": partial(plots.ranks, np.arange(0, 8, 2), RANKS, x_label="blocks passed"),
     "error_clouds": partial(plots.error_clouds, CLOUDS, y_label="error"),
+    "seeds": partial(plots.seeds, {"with": [60.0, 71.5], "without": [20.0, 0.0]}, x_label="correct (%)"),
     "timeline": partial(plots.timeline, SPANS),
     "score_tiles": partial(plots.score_tiles, 4, (2, 1)),
     "next_token": partial(plots.next_token, SHARES, [" shy", " kind"]),
@@ -302,6 +303,7 @@ SAID = {  # a part of the alt text
     "1 at 6, among the first ten from 2 on. opposite: plain lens 10 at 0, 3 at 6, among the first "
     "ten from 0 on; tuned lens 50 at 0, 20 at 6, not among the first ten",
     "error_clouds": "correct: mean 0.0, standard deviation 0.9; wrong: mean 5.0, standard deviation 0.5",
+    "seeds": "correct (%): with from 60 to 71.5 in 2 runs; without from 0 to 20 in 2 runs",
     "timeline": "in turns: host works 2 times, 40 ms in all, until 70 ms; device works 2 times, 60 ms in all",
     "score_tiles": "A table of 4 by 4 tiles: 4 done, 1 in memory now, 5 to come, 6 never computed",
     "next_token": "temperature 1: shy 0.75, kind 0.25. top-p 0.5: shy 1, kind 0",

@@ -1,21 +1,27 @@
-"""The sorter of lesson 12: its rewards and gradients, and what five seeds have learned."""
+"""The sorter of lesson 12: its rewards and gradients, and what ten seeds have learned."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.lessons import sorter
+from npformer.lessons import reveal, sorter
 
-FILE = Path(__file__).parents[1] / "data" / "post_training.json"
+FILE = Path(sorter.__file__).with_suffix(".json")
 SCORES = json.loads(FILE.read_text(encoding="utf-8"))
+
+
+def shares(name, field):
+    """Return a share of each seed in a setting."""
+    return np.array([run[field] for run in SCORES[name]])
 
 
 def exact(name):
     """Return the share of correct answers of each seed."""
-    return np.array([run["exact"] for run in SCORES[name]])
+    return shares(name, "exact")
 
 
 # --- the task -----------------------------------------------------------------------------------------
@@ -64,12 +70,18 @@ def test_training_changes_finite_parameters(settings):
     assert all(0 <= share <= 1 for share in sorter.score(trained))
 
 
-# --- the claims, with five seeds ----------------------------------------------------------------------
+# --- the claims, with ten seeds -----------------------------------------------------------------------
 
 
 def test_reward_teaches_more_than_imitation():
-    assert len(SCORES["reward"]) == 5
+    assert len(SCORES["reward"]) == 10
     assert (exact("reward") > exact("imitation") + 0.25).all()
+    assert (exact("more imitation") > exact("reward") + 0.2).all()
+
+
+def test_reward_finds_more_than_sixteen_attempts_before():
+    assert (exact("reward") > shares("imitation", "found")).sum() == 9
+    assert (shares("reward", "found") < exact("reward") + 0.15).all()
 
 
 def test_reward_without_the_mean_teaches_nothing():
@@ -78,11 +90,30 @@ def test_reward_without_the_mean_teaches_nothing():
 
 def test_four_updates_without_clipping_are_worse():
     clipped, unclipped = exact("four updates, clipped"), exact("four updates, not clipped")
-    assert (clipped > unclipped).all()
+    assert (clipped > unclipped).sum() == 9 and clipped.mean() > unclipped.mean() + 0.1
 
 
 def test_reward_without_digits_is_hacked():
     """The answers are ascending, but hardly any is correct. With the KL term, the model stays as it was."""
-    assert all(run["ascending"] > 0.99 for run in SCORES["ascending"])
-    assert exact("ascending").max() < 0.05
+    assert (shares("ascending", "ascending") == 1).all() and exact("ascending").max() == 0.004
+    assert (shares("ascending", "one_digit") > 0.5).sum() == 9
     assert (exact("ascending with KL") > exact("ascending") + 0.1).all()
+    assert (exact("ascending with KL") < exact("imitation") + 0.01).all()
+
+
+@pytest.mark.parametrize(("answer", "setting", "field", "sentence"), [
+    ("12.6a", "imitation", "exact", "only {} to {} % are correct"),
+    ("12.10a", "more imitation", "exact", "{} to {} % are correct after 340 steps of imitation"),
+    ("12.10a", "reward", "exact", "{} to {} % after 40 steps of imitation and 300 of reward"),
+    ("12.10a", "imitation", "found", "16 attempts find a correct answer for {} to {} % of the prompts"),
+    ("12.10a", "reward", "found", "16 attempts add little to it, {} to {} %"),
+])  # fmt: skip
+def test_answers_quote_the_stored_ranges(answer, setting, field, sentence):
+    percent = sorter.read_results(setting, field)
+    least, most = (math.floor(end + 0.5) for end in (min(percent), max(percent)))
+    assert sentence.format(least, most) in reveal(answer).text
+
+
+def test_share_found_counts_prompts_with_a_correct_sample():
+    params = sorter.train_by_imitation(np.random.default_rng(0), steps=1)
+    assert 0 <= sorter.share_found(params, np.random.default_rng(0), n_prompts=4) <= 1

@@ -24,7 +24,7 @@ from npformer.exercises.task import Task
 
 MODULES = (  # in the order of the lessons
     "positions", "rope", "embedding", "feed_forward", "softmax", "attention", "layer_norm", "block",
-    "loss", "optim", "modern", "sampling", "in_numbers", "port",
+    "loss", "optim", "modern", "sampling", "in_numbers", "port", "post_training",
 )
 TOPICS = [import_module(f"{__name__}.{module}") for module in MODULES]
 

@@ -18,7 +18,7 @@ from npformer.lessons.plots.lines import (
     ranks,
     wavelength_curves,
 )
-from npformer.lessons.plots.points import error_clouds
+from npformer.lessons.plots.points import error_clouds, seeds
 from npformer.lessons.plots.squares import (
     attention_heads,
     attention_weights,
@@ -62,6 +62,7 @@ __all__ = [
     "position_similarity",
     "ranks",
     "score_tiles",
+    "seeds",
     "themes",
     "timeline",
     "wavelength_curves",

@@ -1,13 +1,14 @@
 """Plots of single measurements as points."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npformer.backend import Array
 from npformer.lessons.plots.colours import FAINT, GRADIENT, INK
-from npformer.lessons.plots.style import describe, in_style, make_panels
+from npformer.lessons.plots.style import describe, in_style, make_panels, new_figure
+from npformer.lessons.plots.words import format_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,3 +48,39 @@ def error_clouds(panels: Mapping[str, Array], *, y_label: str) -> "Figure":
         sentences.append(f"{title}: mean {mean:.1f}, standard deviation {scatter:.1f}")
     figure.axes[0].set_ylabel(y_label)
     return describe(figure, "; ".join(sentences))
+
+
+@in_style
+def seeds(runs: Mapping[str, Sequence[float]], *, x_label: str) -> "Figure":
+    """Draw one row of points for each setting of a training: a point is the result of one seed.
+
+    Parameters
+    ----------
+    runs : mapping of sequences of float
+        The results of each setting, by its name.
+    x_label : str
+
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
+    >>> seeds({"with": [60.0, 70.0], "without": [20.0, 10.0]}, x_label="correct (%)").axes[0].get_xlabel()
+    'correct (%)'
+    """
+    figure = new_figure(10, 0.45 * len(runs) + 1.2)
+    axes = figure.add_subplot()
+    for row, results in enumerate(runs.values()):
+        axes.plot([min(results), max(results)], [row, row], color=FAINT, linewidth=9, zorder=1)
+        axes.plot(results, [row] * len(results), "o", color=INK, markersize=8, alpha=0.6)
+    axes.set_yticks(range(len(runs)), list(runs))
+    axes.invert_yaxis()
+    axes.set_xlabel(x_label)
+    axes.grid(axis="x", color=FAINT)
+    axes.set_axisbelow(True)
+    texts = []
+    for name, results in runs.items():
+        least, most = format_value(min(results), 1), format_value(max(results), 1)
+        texts.append(f"{name} from {least} to {most} in {len(results)} runs")
+    return describe(figure, f"{x_label}: {'; '.join(texts)}")
