@@ -207,7 +207,7 @@ EXPECTED_TEXTS = (  # a file, and a text that occurs in it
     ("g.csv", "4712,'=Eve <b>,eve@x.org,3,33,0,eve_4712_98_hw1.ipynb,"),
     ("g.csv", "4713,E-my Noether,,0,33,0,,,0,"),
     (ANNA, "# HW \\<1\\>: Anna Smith (4711)\n\n3 of 33 points; 1 day late.\n\nProblems in smithanna\\_LATE\\_4711\\_99\\_hw1.py:\n\n> line 33: "),
-    (ANNA, "\n\n## order.bag: Correct (0.75 of 1 point)\n\nEvery check agrees.\n\nThe answer gives 1 point, minus 0.25 points because the file is 1 day late.\n\nNot answered, so 0 of 25 points:\n\n- order"),
+    (ANNA, "\n\n## order.bag: Correct (0.75 of 1 point)\n\nYour answer passes every check.\n\nThe answer gives 1 point, minus 0.25 points because the file is 1 day late.\n\nNot answered, so 0 of 25 points:\n\n- order"),
     (ANNA, "Correct outputs: dgamma (2 points), dbeta (1 point). Other outputs: dx (4 points).\n\nThe answer gives 3 points, minus 0.75 points because "),
     (ANNA, ": see the problems above.\n"),
     (EVE, "- norm.token: the file gives no value to the name norm\\_token.\n"),
@@ -345,7 +345,7 @@ def test_format_feedback_escapes_markdown(feedback_class):
     text = report_page.format_feedback(class_points[-1]._replace(days_late=2), assignment)
     assert text.startswith("# The class: a\\_x\n\n1 of 2 points; 2 days late.")
     assert "It stopped with “\\<b\\>” \\*y\\*." in text
-    assert "pe.table: Not checked to the end (0 of 1 point)" in text
+    assert "pe.table: Not checked (0 of 1 point)" in text
 
 
 def test_format_feedback_names_file_and_lateness(homework):

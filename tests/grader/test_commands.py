@@ -20,7 +20,7 @@ CHECKS = (  # a file, the options, the exit code, and a part of the output
     ("import torch\norder_bag = 'b'", [], 0, "Problems in the file: line 1: torch is not installed here.\n"),
     ("import torch\npe_evn = 1", ["--only=pe.even"], 1, "The file has pe_evn: did you mean pe_even?\n"),
     ("def f(:\npe_evn = 1", ["--only=pe.even"], 1, "Correct: 0 of 0.\n"),
-    (WRONG, [], 1, "order.bag: Correct\n  Every check agrees.\n\n"),
+    (WRONG, [], 1, "order.bag: Correct\n  Your answer passes every check.\n\n"),
     (WRONG, [], 1, "pe.table: Not yet"),
     (WRONG.removesuffix("\n1 / 0"), [], 1, f"Answered: 2 of {len(list_exercises())} exercises. Correct: 1 of 2.\n"),
     ("order_bag = 'b'", [], 0, "order.bag: Correct"),
@@ -58,7 +58,7 @@ def test_check_writes_results_for_gradescope(gradescope_command, tmp_path, cache
     assert results["score"] == 1 and [test["status"] for test in results["tests"]] == ["passed", "failed"]
     assert results["tests"][0] == {
         "name": "order.bag", "score": 1.0, "max_score": 1.0, "status": "passed",
-        "output": "Correct\nEvery check agrees.", "output_format": "text", "visibility": "visible",
+        "output": "Correct\nYour answer passes every check.", "output_format": "text", "visibility": "visible",
     }  # fmt: skip
 
 

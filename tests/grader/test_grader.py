@@ -495,7 +495,7 @@ def test_iter_reports_grades_again_if_a_process_ends(two_files, started_processe
 def test_iter_reports_gives_up_after_two_processes(two_files, started_processes):
     started_processes(2)
     rows = grade_class(find_submissions(two_files), ["order.bag"], Limits())
-    expected = [("not read", supervisor.LOST), ("pass", "Every check agrees.")]
+    expected = [("not read", supervisor.LOST), ("pass", "Your answer passes every check.")]
     assert [(row.status, row.evidence) for row in rows] == expected
 
 
