@@ -102,8 +102,8 @@ class Owners(NamedTuple):
 def read_class_list(path: Path, columns: str = "") -> list[Student]:
     """Return the students in a class list.
 
-    `columns` gives column names that are not in COLUMNS, such as "id=Matrikel,name=Nom". Raises ValueError if
-    no column identifies a student.
+    `columns` gives column names that are not in COLUMNS, such as "id=Matrikel,name=Navn". Raises ValueError
+    if no column identifies a student.
     """
     students = read_students(tables.read_table(path), path.name, columns)
     return list(dict.fromkeys(student for student in students if student))  # Skip repeated rows.

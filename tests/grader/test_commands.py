@@ -113,7 +113,7 @@ REJECTED = (  # a command, and a part of the message; {} is the folder
         f"{GRADE} --roster={{}}/r.csv --columns=name=Nam",
         "there is no column 'name=Nam'; kinds are id, login, email",
     ),
-    (f"{GRADE} --roster={{}}/r.csv --columns=nom=Nom", "there is no column 'nom=Nom'"),
+    (f"{GRADE} --roster={{}}/r.csv --columns=navn=Navn", "there is no column 'navn=Navn'"),
     ("exam --seed= --out={}/exam", "the name is empty"),
     (
         "exam --seed=x --minutes=90 --lessons=1,2 --out={}/exam",
@@ -148,7 +148,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "grade_class", lambda *given, **options: pytest.fail("graded"))
     (tmp_path / "empty").mkdir()
     write_text(tmp_path / "a.py", "")
-    write_text(tmp_path / "r.csv", "Nom;Note\nx;1\n")
+    write_text(tmp_path / "r.csv", "Navn;Note\nx;1\n")
     journal = write_text(tmp_path / "begun.csv.journal", "hours of work")
     yield tmp_path
     assert journal.read_text() == "hours of work"
