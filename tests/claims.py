@@ -2,7 +2,7 @@
 
     uv run python tests/claims.py run --workers 2       all entries of tests/data/claims.toml; takes hours
     uv run python tests/claims.py run 07 10 --runs 3    two entries, at most three runs each
-    uv run python tests/claims.py table                 write tests/data/claims.json and claims.md
+    uv run python tests/claims.py table                 write new results into claims.json and claims.md
 
 An entry of `claims.toml` names a lesson and the number of its runs. A run executes the cells of the lesson
 with different seeds: run k adds 10 k to each seed, so run 0 is the lesson as it is. A run records
@@ -127,14 +127,16 @@ def make_table(name, entry, records):
     return {"runs": len(records), "statements": statements, "quantities": quantities}
 
 
-def write_tables(path):
-    """Write claims.json and claims.md from a file of results."""
+def write_tables(path, folder=DATA):
+    """Write claims.json and claims.md from a file of results. An entry without results keeps its table."""
     entries, records = read_entries(), read_results(path)
     measured = {record["entry"] for record in records}
-    tables = {name: make_table(name, entries[name], records) for name in entries if name in measured}
+    tables = json.loads((folder / "claims.json").read_text(encoding="utf-8"))
+    tables |= {name: make_table(name, entries[name], records) for name in measured}
+    tables = {name: tables[name] for name in entries if name in tables}
     text = json.dumps(tables, indent=1, ensure_ascii=False) + "\n"
-    (DATA / "claims.json").write_text(text, encoding="utf-8")
-    (DATA / "claims.md").write_text(make_page(entries, tables), encoding="utf-8")
+    (folder / "claims.json").write_text(text, encoding="utf-8")
+    (folder / "claims.md").write_text(make_page(entries, tables), encoding="utf-8")
 
 
 def make_page(entries, tables):

@@ -1,13 +1,15 @@
 """Tasks that are small enough to train in class: the order of two nouns, numbers in words, and stories.
 
 `order_task`, `number_task` and `small_stories` draw their data with a random generator. The first two of
-these functions return a training set and a test set that share no example.
+these functions return a training set and a test set that share no example. `read_short_texts` returns the
+texts on which lesson 11 fits the tuned lens.
 """
 
 import itertools
 import re
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -341,3 +343,21 @@ def _pattern(plot: str, is_girl: bool) -> str:
             pattern = pattern.replace(f"{{{placeholder}}}", same_word)
             not_used_before += f"(?!{same_word})"
     return pattern
+
+
+def read_short_texts() -> list[str]:
+    """Return 64 short, true texts about everyday things, with one to three sentences each.
+
+    Lesson 11 fits the tuned lens on these texts. They contain none of the facts that the lesson asks for.
+
+    Returns
+    -------
+    texts : list of str
+
+    Examples
+    --------
+    >>> len(read_short_texts()), read_short_texts()[0][:30]
+    (64, 'Bread is made from flour, wate')
+    """
+    file = Path(__file__).with_name("short_texts.txt")
+    return file.read_text(encoding="utf-8").splitlines()

@@ -110,3 +110,17 @@ def test_claims_every_lesson_is_measured():
 def test_claims_page_is_current():
     page = (claims.DATA / "claims.md").read_text(encoding="utf-8")
     assert page == claims.make_page(ENTRIES, TABLES)
+
+
+def test_write_tables_keeps_entries_without_results(tmp_path):
+    (tmp_path / "claims.json").write_text(json.dumps(TABLES), encoding="utf-8")
+    results = tmp_path / "claims.jsonl"
+    record = {"entry": "01", "run": 0, "statements": {"new": True}, "values": {}}
+    results.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    claims.write_tables(results, tmp_path)
+    written = json.loads((tmp_path / "claims.json").read_text(encoding="utf-8"))
+    assert written == {
+        **TABLES,
+        "01": {"runs": 1, "statements": {"new": {"in_lesson": True, "same": 1}}, "quantities": {}},
+    }
+    assert list(written) == list(ENTRIES)

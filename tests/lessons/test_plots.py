@@ -61,6 +61,10 @@ GPU_RUNS = [
     for dtype in ("float32", "float64")
     for T in (32, 64, 128)
 ]
+RANKS = {  # two panels of the ranks of a token
+    "capital": {"plain lens": np.array([4000, 30, 11, 1]), "tuned lens": np.array([900, 9, 1, 1])},
+    "opposite": {"plain lens": np.array([10, 7, 2, 3]), "tuned lens": np.array([50, 40, 30, 20])},
+}
 COSINES = np.array([[1.0, 0.5, 0.1], [0.5, 1.0, -0.2], [0.1, -0.2, 1.0]])
 SPANS = {
     "in turns": {"host": [(0.0, 20.0), (50.0, 70.0)], "device": [(20.0, 50.0), (70.0, 100.0)]},
@@ -93,6 +97,7 @@ DRAWN = {
     "themes": partial(plots.themes, COSINES, {"money": 2, "music": 1}),
     "growth": partial(plots.growth, TIMES),
     "gpu_growth": partial(plots.gpu_growth, GPU_RUNS),
+    "ranks": partial(plots.ranks, np.arange(0, 8, 2), RANKS, x_label="blocks passed"),
     "error_clouds": partial(plots.error_clouds, CLOUDS, y_label="error"),
     "timeline": partial(plots.timeline, SPANS),
     "score_tiles": partial(plots.score_tiles, 4, (2, 1)),
@@ -272,6 +277,7 @@ ALSO = {  # words that a picture shows although no argument contains them, in th
     "wavelength_curves": ["6,283", "base 10000"],
     "confidence": ["0.902", "0.902"],
     "accuracy": ["3", "4", "8", "16", "trained on", "coin"],
+    "ranks": ["first ten", "1,000", "plain lens", "tuned lens"],
 }
 WRITTEN = {  # how many squares show a number; squares of small weights show none
     "matrix": 12, "binary_counter": 72, "lanes": 48, "matrices": 12, "attention_weights": 9,
@@ -292,6 +298,9 @@ SAID = {  # a part of the alt text
     "confidence": "smoothed: 0.777 on average; half from 0.775 to 0.903",
     "themes": "inside money 0.5 on average; inside music 0 on average; between different themes −0.05",
     "growth": "over positions n: measured from 64 at 32 to 1,024 at 512",
+    "ranks": "capital: plain lens 4,000 at 0, 1 at 6, among the first ten from 6 on; tuned lens 900 at 0, "
+    "1 at 6, among the first ten from 2 on. opposite: plain lens 10 at 0, 3 at 6, among the first ten from 0 on; "
+    "tuned lens 50 at 0, 20 at 6, not among the first ten",
     "error_clouds": "correct: mean 0.0, standard deviation 0.9; wrong: mean 5.0, standard deviation 0.5",
     "timeline": "in turns: host works 2 times, 40 ms in all, until 70 ms; device works 2 times, 60 ms in all",
     "score_tiles": "A table of 4 by 4 tiles: 4 done, 1 in memory now, 5 to come, 6 never computed",
@@ -400,7 +409,7 @@ def test_alternative_text_of_matrices_with_different_rows():
     assert uneven == "W: row dog: 1, −2; row man: 0.5, 0. b: row 0: 1, 1"
 
 
-@pytest.mark.parametrize("name", ["growth", "gpu_growth", "gradient_by_depth", "wavelength_curves"])
+@pytest.mark.parametrize("name", ["growth", "gpu_growth", "gradient_by_depth", "ranks", "wavelength_curves"])
 def test_picture_has_a_logarithmic_y_axis(name):
     assert {axes.get_yscale() for axes in figure(name).axes} == {"log"}
 

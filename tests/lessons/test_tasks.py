@@ -1,12 +1,20 @@
 """Tests of the tasks of lessons 6, 7 and 10: labels, separate training and test sets, fixed seeds."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from npformer.lessons import tasks
-from npformer.lessons.tasks import is_small_story, number_in_words, number_task, order_task, small_stories
+from npformer.lessons.tasks import (
+    is_small_story,
+    number_in_words,
+    number_task,
+    order_task,
+    read_short_texts,
+    small_stories,
+)
 from npformer.lessons.text import decode, tokenize
 
 
@@ -221,3 +229,36 @@ def test_is_small_story_rejects_inconsistent_stories(mistake):
     story = LOST if right in LOST else COLD
     assert right in story
     assert not is_small_story(story.replace(right, wrong))
+
+
+# --- the texts of the tuned lens ---------------------------------------------------------------------
+
+TESTED = ["The capital of France is| Paris", "The opposite of hot is| cold", "The capital of Japan is| Tokyo"]
+FILE = Path(__file__).parents[1] / "data" / "lens_sentences.txt"
+SENTENCES = FILE.read_text(encoding="utf-8").splitlines()
+LEAST_LETTERS = 5  # shorter words, such as "the", occur in every text
+
+
+def find_facts(texts, sentences):
+    """Return the (sentence, text) pairs in which a text has the answer and a long word of the sentence."""
+    found = []
+    for sentence in sentences:
+        start, _, answer = sentence.partition("|")
+        long_words = {word for word in tokenize(start) if len(word) >= LEAST_LETTERS}
+        found += [
+            (sentence, text)
+            for text in texts
+            if {*tokenize(answer)} <= {*tokenize(text)} and long_words & {*tokenize(text)}
+        ]
+    return found
+
+
+def test_short_texts_contain_no_fact_of_the_tested_sentences():
+    assert len(SENTENCES) == len(set(SENTENCES)) == 50
+    assert find_facts(read_short_texts(), [*TESTED, *SENTENCES]) == []
+    assert find_facts(["In France we went to Paris."], TESTED) == [(TESTED[0], "In France we went to Paris.")]
+
+
+def test_short_texts_are_different_sentences():
+    texts = read_short_texts()
+    assert len(set(texts)) == 64 and all(text.endswith(".") for text in texts)

@@ -15,6 +15,7 @@ from npformer.lessons.plots.lines import (
     gpu_growth,
     gradient_by_depth,
     growth,
+    ranks,
     wavelength_curves,
 )
 from npformer.lessons.plots.points import error_clouds
@@ -59,6 +60,7 @@ __all__ = [
     "next_token",
     "picture",
     "position_similarity",
+    "ranks",
     "score_tiles",
     "themes",
     "timeline",

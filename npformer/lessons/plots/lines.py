@@ -117,6 +117,64 @@ def wavelength_curves(curves: Mapping[str, Array], *, title: str = "") -> "Figur
     return describe(figure, sentence(title or "Wavelengths", *ends))
 
 
+FIRST = 10  # `ranks` shades the first ten ranks
+
+
+@in_style
+def ranks(x: Array, panels: Mapping[str, Mapping[str, Array]], *, x_label: str) -> "Figure":
+    """Draw the rank of a token on a logarithmic axis, with rank 1 at the top and the first ten ranks shaded.
+
+    Parameters
+    ----------
+    x : int array (n,)
+    panels : mapping of mappings of int arrays (n,)
+        The panels by their titles. A panel maps the label of a line to ranks, at most three lines.
+    x_label : str
+
+    Returns
+    -------
+    figure : Figure
+
+    Examples
+    --------
+    >>> figure = ranks(np.arange(2), {"": {"plain": np.array([500, 1])}}, x_label="blocks passed")
+    >>> str(figure.get_label())
+    'rank of the correct token: plain 500 at 0, 1 at 1, among the first ten from 1 on'
+    """
+    width = 10 if len(panels) == 1 else 13
+    figure, axes_and_lines = make_panels(panels, width, 4.6, sharey=True)
+    for axes, lines in axes_and_lines:
+        for line in assign_styles(lines):
+            axes.plot(
+                x, line.values, line.marker_and_dashes, color=line.colour, label=line.label, markersize=7
+            )
+        axes.axhspan(1, FIRST, color="#F2F2F2", zorder=0)
+        axes.set_xlabel(x_label)
+        axes.grid(color=FAINT)
+    most = max(np.max(ranks_of_line) for lines in panels.values() for ranks_of_line in lines.values())
+    axes.set(yscale="log", ylim=(2 * most, 0.7))
+    ticks = [10**i for i in range(len(str(most)))]
+    axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
+    for axes in figure.axes:
+        axes.minorticks_off()
+    figure.axes[0].set_ylabel("rank of the correct token")
+    figure.axes[0].text(0.03, FIRST * 0.8, "first ten", transform=figure.axes[0].get_yaxis_transform())
+    legend_outside(figure)
+    text = panels_in_words(panels, lambda lines: _ranks_in_words(x, lines))
+    return describe(figure, sentence("rank of the correct token", text))
+
+
+def _ranks_in_words(x: Array, lines: Mapping[str, Array]) -> str:
+    texts = []
+    for label, values in lines.items():
+        ends = ", ".join(f"{format_value(values[i])} at {x[i]}" for i in (0, -1))
+        is_later = np.flatnonzero(values > FIRST)
+        start = is_later[-1] + 1 if len(is_later) else 0
+        when = f"among the first ten from {x[start]} on" if start < len(x) else "not among the first ten"
+        texts.append(f"{label} {ends}, {when}")
+    return "; ".join(texts)
+
+
 SCHEMES = {  # the style of each position scheme: colour, marker and dashes
     "no positions": (MEANING, "v:"),
     "sinusoidal": (POSITION, "o-"),
