@@ -299,8 +299,8 @@ SAID = {  # a part of the alt text
     "themes": "inside money 0.5 on average; inside music 0 on average; between different themes −0.05",
     "growth": "over positions n: measured from 64 at 32 to 1,024 at 512",
     "ranks": "capital: plain lens 4,000 at 0, 1 at 6, among the first ten from 6 on; tuned lens 900 at 0, "
-    "1 at 6, among the first ten from 2 on. opposite: plain lens 10 at 0, 3 at 6, among the first ten from 0 on; "
-    "tuned lens 50 at 0, 20 at 6, not among the first ten",
+    "1 at 6, among the first ten from 2 on. opposite: plain lens 10 at 0, 3 at 6, among the first "
+    "ten from 0 on; tuned lens 50 at 0, 20 at 6, not among the first ten",
     "error_clouds": "correct: mean 0.0, standard deviation 0.9; wrong: mean 5.0, standard deviation 0.5",
     "timeline": "in turns: host works 2 times, 40 ms in all, until 70 ms; device works 2 times, 60 ms in all",
     "score_tiles": "A table of 4 by 4 tiles: 4 done, 1 in memory now, 5 to come, 6 never computed",

@@ -253,7 +253,7 @@ def find_facts(texts, sentences):
     return found
 
 
-def test_short_texts_contain_no_fact_of_the_tested_sentences():
+def test_short_texts_contain_no_tested_fact():
     assert len(SENTENCES) == len(set(SENTENCES)) == 50
     assert find_facts(read_short_texts(), [*TESTED, *SENTENCES]) == []
     assert find_facts(["In France we went to Paris."], TESTED) == [(TESTED[0], "In France we went to Paris.")]
