@@ -131,6 +131,20 @@ def test_load_llama_reads_a_folder_of_transformers(tmp_path, tied, n_kv_heads, m
     assert_same_logits(model.eval(), params, config)
 
 
+def test_load_llama_reads_llama_3_frequencies(tmp_path):
+    pytest.importorskip("safetensors")
+    config = CONFIG._replace(rope_layout="halves")
+    scaling = {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16,
+    }  # fmt: skip
+    put_files(tmp_path, write_llama(config, settings={"rope_scaling": scaling, "vocab_size": VOCAB_SIZE})[0])
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float64)
+    params, loaded_config = npf.load_llama(tmp_path, dtype=np.float64)
+    assert loaded_config.frequencies is not None
+    assert_same_logits(model.eval(), params, loaded_config)
+
+
 @TIED
 @HEADS
 def test_load_gguf_agrees_with_transformers(tmp_path, tied, n_kv_heads):
