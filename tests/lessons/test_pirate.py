@@ -80,6 +80,9 @@ def test_answers_quote_the_stored_pirates():
     after = {correct(name) for name in RESULTS if name.startswith("rank 4, 12 steps") and "rate" not in name}
     assert f"{correct('before')} of 12 answers were correct, and afterwards 4 or 5" in first
     assert after == {4, 5}
+    names = ("rank 4, 12 steps", "rank 4, 12 steps, seed 1", "rank 4, 12 steps, seed 2")
+    weeks = [RESULTS[name]["answers"]["How many days are in a week?"] for name in names]
+    assert ["four" in week for week in weeks] == [True, False, True]
     assert f"{correct('rank 1, 12 steps')} of 12 answers are correct" in second
     assert f"only {correct('rank 4, 6 steps')} answers are correct" in second
     assert f"the loss is {RESULTS['rank 4, 12 steps, rate × 4']['loss']}" in second
