@@ -53,7 +53,7 @@ To learn:
     {npformer} trace                 print the same block as text, with the gradient check
     {npformer} exercises             list the exercises; then show ID, and check FILE
 
-To teach: slides, hands, worksheet, exam, grade, gradescope, assignment.
+To teach: slides, hands, worksheet, exam, grade, gradescope, assignment, quiz.
 For all commands: {npformer} --help"""
 
 
@@ -155,6 +155,12 @@ EXAM = (
     "notebooks: npformer grade SUBMISSIONS --assignment FOLDER/exam.toml --csv OUT.csv"
 )
 
+QUIZ = (
+    "Each exercise gets a category with variants, which have different numbers. The name of a question is an "
+    "id such as 'pe.entry@quiz 7': npformer show prints this question. A quiz cannot check a function, so it "
+    "contains no exercises that ask for one. The guide page about quizzes says how to import the file."
+)
+
 
 def _make_parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     """Return the parser and the names of its commands."""
@@ -177,6 +183,7 @@ def _make_parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     _add_worksheet(commands)
     _add_exam(commands)
     _add_assignment(commands)
+    _add_quiz(commands)
     _add_check(commands)
     _add_grade(commands)
     _add_gradescope(commands)
@@ -357,6 +364,40 @@ def _add_assignment(commands: Commands) -> None:
     )
 
 
+def _add_quiz(commands: Commands) -> None:
+    summary = "write exercises as a quiz for Moodle or Canvas, with feedback on the known mistakes"
+    quiz = _add_command(commands, _run_quiz, "quiz", summary, QUIZ)
+    ids_help = "the ids of the exercises (default: all exercises that ask for no function)"
+    quiz.add_argument("ids", help=ids_help, metavar="ID", nargs="*")
+    quiz.add_argument(
+        "--format",
+        help="moodle writes Moodle XML (.xml), qti a QTI 1.2 package for Canvas (.zip)",
+        choices=("moodle", "qti"),
+        required=True,
+    )
+    quiz.add_argument("--out", help="the .xml or .zip file to write", metavar="FILE", required=True)
+    _add_variant_options(quiz)
+
+
+def _add_variant_options(quiz: argparse.ArgumentParser) -> None:
+    """Add the options that choose the numbers and the points."""
+    quiz.add_argument(
+        "--variants",
+        help="the largest number of variants of an exercise (default: 30)",
+        metavar="N",
+        type=int,
+        default=30,
+    )
+    quiz.add_argument(
+        "--seed", help="any word; it chooses the numbers (default: quiz)", metavar="NAME", default="quiz"
+    )
+    quiz.add_argument(
+        "--assignment",
+        help="take the exercises and their points from this file (default: 1 point each)",
+        metavar="FILE.toml",
+    )
+
+
 def _add_check(commands: Commands) -> None:
     summary = "check the answers in one file"
     details = f"{CONVENTION} {ENDS} {SHELTER} {CONTAINER}"
@@ -514,6 +555,13 @@ def _run_exercise_command(options: argparse.Namespace) -> Iterator[str]:
         "exam": exercise_commands.exam,
     }
     yield from functions[options.command](options)
+
+
+def _run_quiz(options: argparse.Namespace) -> Iterator[str]:
+    """Write exercises as a quiz for an LMS."""
+    from npformer.quiz.quiz_commands import quiz
+
+    yield from quiz(options)
 
 
 def _run_grade_command(options: argparse.Namespace) -> Iterator[str]:

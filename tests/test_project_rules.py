@@ -28,7 +28,7 @@ FLOORS = {
     "encoder": 7, "decoder": 7,
     "transformer": 8, "decoding": 9,
     "modern": 10, "pretrained": 11, "post_training": 11,
-    "lessons": 12, "player": 13, "exercises": 14, "handouts": 15, "grader": 16,
+    "lessons": 12, "player": 13, "exercises": 14, "handouts": 15, "grader": 16, "quiz": 16,
     "npformer": 17,  # npformer/__init__.py, the list of public names
     "cli": 18,
     "__main__": 19,

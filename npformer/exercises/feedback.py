@@ -40,7 +40,7 @@ def write_feedback(verdict: Verdict, level: int) -> Text:
         return Text(evidence, "", None)
     hint = fitting or _write_causes(verdict)
     if level == 3:
-        hint = _join(hint, _write_reading(verdict))
+        hint = _join(hint, write_reading(verdict))
     return Text(evidence, hint, _choose_question(verdict))
 
 
@@ -165,7 +165,7 @@ EXPLAINING = (
 )  # fmt: skip
 
 
-def _write_reading(verdict: Verdict) -> str:
+def write_reading(verdict: Verdict) -> str:
     """Name what to read for the first listed mistake, or for the exercise: the lesson, then the paper."""
     place = bank()[verdict.exercise].place
     if verdict.codes:

@@ -295,9 +295,9 @@ class Numbers(Task):
     def count_equal_wrong_answers(self, question: PosedQuestion) -> int:
         """Count the pairs of known wrong answers that are equal within the tolerance."""
         wrong_answers = [np.asarray(value, float) for value in question.wrong.values()]
-        return sum(self._are_equal(a, b) for a, b in combinations(wrong_answers, 2))
+        return sum(self.are_equal(a, b) for a, b in combinations(wrong_answers, 2))
 
-    def _are_equal(self, a: Array, b: Array) -> bool:
+    def are_equal(self, a: Array, b: Array) -> bool:
         """Return whether two wrong answers are so close that one student's answer could fit both."""
         if a.shape != b.shape:
             return False
