@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import date
 from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
@@ -53,7 +54,7 @@ To learn:
     {npformer} trace                 print the same block as text, with the gradient check
     {npformer} exercises             list the exercises; then show ID, and check FILE
 
-To teach: slides, hands, worksheet, exam, grade, gradescope, assignment, quiz.
+To teach: slides, hands, worksheet, exam, homework, grade, gradescope, assignment, quiz.
 For all commands: {npformer} --help"""
 
 
@@ -183,6 +184,7 @@ def _make_parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     _add_worksheet(commands)
     _add_exam(commands)
     _add_assignment(commands)
+    _add_homework(commands)
     _add_quiz(commands)
     _add_check(commands)
     _add_grade(commands)
@@ -362,6 +364,29 @@ def _add_assignment(commands: Commands) -> None:
         choices=("nbgrader", "otter"),
         default="nbgrader",
     )
+
+
+def _add_homework(commands: Commands) -> None:
+    summary = "write the assignment files of the twelve-week course, hw1.toml to hw12.toml"
+    details = "Each exercise gives one point. To grade a week: npformer grade SUBMISSIONS --assignment FILE"
+    homework = _add_command(commands, _run_exercise_command, "homework", summary, f"{details}.")
+    homework.add_argument("--out", help="the folder to write to", metavar="FOLDER", required=True)
+    homework.add_argument(
+        "--start",
+        help="the first day of week 1; each week's homework is due on the seventh day of its week, at 23:59 "
+        "(default: no due dates)",
+        metavar="YYYY-MM-DD",
+        type=_read_date,
+    )
+    homework.add_argument("--force", help="overwrite existing files", action="store_true")
+
+
+def _read_date(text: str) -> date:
+    """Read a date such as 2026-09-07."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date; expected one such as 2026-09-07") from None
 
 
 def _add_quiz(commands: Commands) -> None:
@@ -545,13 +570,14 @@ def _count_cores() -> int:
 
 
 def _run_exercise_command(options: argparse.Namespace) -> Iterator[str]:
-    """Run the command `exercises`, `show`, `assignment` or `exam`."""
+    """Run the command `exercises`, `show`, `assignment`, `homework` or `exam`."""
     from npformer.handouts import exercise_commands
 
     functions: dict[str, Run] = {
         "exercises": exercise_commands.exercises,
         "show": exercise_commands.show,
         "assignment": exercise_commands.assignment,
+        "homework": exercise_commands.homework,
         "exam": exercise_commands.exam,
     }
     yield from functions[options.command](options)

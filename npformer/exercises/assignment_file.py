@@ -187,7 +187,7 @@ def _list_outputs(task: Task) -> tuple[str, ...]:
 
 
 def format_assignment(assignment: Assignment) -> str:
-    """Return the content of an assignment file: the title, the name in `numbers`, and the points.
+    """Return the content of an assignment file: the title, the name in `numbers`, the due date, the points.
 
     Parameters
     ----------
@@ -202,8 +202,10 @@ def format_assignment(assignment: Assignment) -> str:
     lines = [
         f"title = {_quote_for_toml(assignment.title)}\n",
         f"numbers = {_quote_for_toml(assignment.numbers)}\n",
-        "\n[points]\n",
     ]
+    if math.isfinite(assignment.due):
+        lines.append(f"due = {datetime.fromtimestamp(assignment.due).isoformat()}\n")
+    lines.append("\n[points]\n")
     for exercise_id, parts in assignment.points.items():
         lines.append(f'"{exercise_id}" = {parts[WHOLE]:g}\n')
     return "".join(lines)

@@ -1,13 +1,14 @@
-"""Run the commands `exercises`, `show`, `assignment` and `exam`. npformer.cli defines their options."""
+"""Run the commands about exercises, such as `show` and `exam`. npformer.cli defines their options."""
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from npformer.exercises import find_the_bug, list_exercises
 from npformer.exercises import show as show_exercise
 from npformer.handouts.assignments import make_assignment_files
 from npformer.handouts.exam import draw_exam, make_exam_files
+from npformer.handouts.homework import make_homework_files
 from npformer.validation.output_files import check_output_file, check_output_folder, write_files
 
 
@@ -37,10 +38,23 @@ def exam(options: Namespace) -> Iterator[str]:
     numbers = options.lessons.split(",") if options.lessons else []
     lessons = [number.strip().rjust(2, "0") for number in numbers]
     files = make_exam_files(draw_exam(options.seed, options.minutes, lessons), folder)
+    _check_new(files, options)
+    yield from _write(files)
+
+
+def homework(options: Namespace) -> Iterator[str]:
+    """Write the assignment files of the course. Without --force, no file is overwritten."""
+    folder = check_output_folder(options.out)
+    files = make_homework_files(folder, options.start)
+    _check_new(files, options)
+    yield from _write(files)
+
+
+def _check_new(files: Iterable[Path], options: Namespace) -> None:
+    """Raise ValueError if one of the files exists, unless the user chose --force."""
     for path in files:
         if path.exists() and not options.force:
             raise ValueError(f"{options.out!r} already contains {path.name!r}; --force overwrites it")
-    yield from _write(files)
 
 
 def _write(files: dict[Path, str]) -> Iterator[str]:
