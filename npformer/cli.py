@@ -396,8 +396,9 @@ def _add_quiz(commands: Commands) -> None:
     quiz.add_argument("ids", help=ids_help, metavar="ID", nargs="*")
     quiz.add_argument(
         "--format",
-        help="moodle writes Moodle XML (.xml), qti a QTI 1.2 package for Canvas (.zip)",
-        choices=("moodle", "qti"),
+        help="moodle writes Moodle XML (.xml), qti a QTI 1.2 package for Canvas (.zip), qti21 a QTI 2.1 "
+        "package (.zip)",
+        choices=("moodle", "qti", "qti21"),
         required=True,
     )
     quiz.add_argument("--out", help="the .xml or .zip file to write", metavar="FILE", required=True)

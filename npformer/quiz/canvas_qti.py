@@ -6,19 +6,16 @@ numerical question could not recognise a mistake. Numbers and lists are therefor
 the correct answer and the answers to which known mistakes lead.
 """
 
-import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import count
 from xml.etree import ElementTree as ET
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from npformer.quiz.formulas import HTML, format_text
+from npformer.quiz.qti_package import format_xml, make_package
 from npformer.quiz.quiz_questions import QuizCategory, QuizQuestion
 
-QTI = "http://www.imsglobal.org/xsd/ims_qtiasiv1p2"  # names of namespaces; no program opens them
-PACKAGING = "http://www.imsglobal.org/xsd/imscp_v1p1"
+QTI = "http://www.imsglobal.org/xsd/ims_qtiasiv1p2"  # the name of the namespace; no program opens it
 QUIZ_FILE = "quiz.xml"
-DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
 TYPES = {"truth": "true_false_question"}  # all other kinds are multiple-choice questions
 RESPONSE = "response1"
 MOST_OPTIONS = 10  # the options of one question have numbers below those of the next question
@@ -38,8 +35,7 @@ def write_canvas_package(categories: Iterable[QuizCategory], title: str) -> byte
     data : bytes
         The content of the zip file.
     """
-    quiz = write_qti(categories, title)
-    return _make_zip({"imsmanifest.xml": _write_manifest(), QUIZ_FILE: quiz})
+    return make_package({QUIZ_FILE: write_qti(categories, title)}, {QUIZ_FILE: "imsqti_xmlv1p2"})
 
 
 def write_qti(categories: Iterable[QuizCategory], title: str) -> str:
@@ -58,13 +54,7 @@ def write_qti(categories: Iterable[QuizCategory], title: str) -> str:
         ET.SubElement(extension, "points_per_item").text = f"{category.points:g}"
         for question in category.questions:
             _add_item(group, next(numbers), question, category.points)
-    return _format_xml(root)
-
-
-def _format_xml(root: ET.Element) -> str:
-    """Return an element as the content of an XML file."""
-    ET.indent(root)
-    return DECLARATION + ET.tostring(root, encoding="unicode") + "\n"
+    return format_xml(root)
 
 
 def _add_item(group: ET.Element, number: int, question: QuizQuestion, points: float) -> None:
@@ -127,31 +117,3 @@ def _add_feedback(item: ET.Element, ident: str, text: str) -> None:
     """Add a feedback, to which the rules refer by its identifier."""
     feedback = ET.SubElement(item, "itemfeedback", ident=ident)
     _add_material(ET.SubElement(feedback, "flow_mat"), text)
-
-
-# --- the package -----------------------------------------------------------------------------------
-
-
-def _write_manifest() -> str:
-    """Return the manifest, which lists the file of the quiz and its format."""
-    root = ET.Element("manifest", identifier="npformer_manifest", xmlns=PACKAGING)
-    metadata = ET.SubElement(root, "metadata")
-    ET.SubElement(metadata, "schema").text = "IMS Content"
-    ET.SubElement(metadata, "schemaversion").text = "1.1.3"
-    ET.SubElement(root, "organizations")
-    resources = ET.SubElement(root, "resources")
-    attributes = {"identifier": "npformer_quiz", "type": "imsqti_xmlv1p2", "href": QUIZ_FILE}
-    resource = ET.SubElement(resources, "resource", attributes)
-    ET.SubElement(resource, "file", href=QUIZ_FILE)
-    return _format_xml(root)
-
-
-def _make_zip(files: Mapping[str, str]) -> bytes:
-    """Return a zip file. Equal files give equal bytes, because the file times are left out."""
-    buffer = io.BytesIO()
-    with ZipFile(buffer, "w") as archive:
-        for name, text in files.items():
-            member = ZipInfo(name)
-            member.compress_type = ZIP_DEFLATED
-            archive.writestr(member, text.encode("utf-8", "backslashreplace"))
-    return buffer.getvalue()

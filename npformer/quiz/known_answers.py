@@ -49,6 +49,24 @@ class NumberAnswer(NamedTuple):
     feedback: str
 
 
+class ListAnswer(NamedTuple):
+    """A list of numbers that an LMS recognises if it compares the whole list, with its feedback.
+
+    Attributes
+    ----------
+    lists : tuple of tuples of float
+        A list is recognised if each of its numbers differs from one of these by at most the tolerance.
+    tolerance, is_correct, codes, feedback
+        As in `NumberAnswer`.
+    """
+
+    lists: tuple[tuple[float, ...], ...]
+    tolerance: float
+    is_correct: bool
+    codes: tuple[str, ...]
+    feedback: str
+
+
 def group_answers(task: Numbers, answers: Mapping[Mistake | Wrong, Array]) -> list[Group]:
     """Group the known wrong answers so that a student's answer cannot fit two groups.
 
@@ -121,6 +139,32 @@ def write_entry_answers(task: Numbers, name: str, k: int) -> tuple[NumberAnswer,
             feedback = MANY.format(task.question)
         answers.append(_make_wrong_answer(task, group, ALONE.format(k + 1, feedback)))
     return tuple(answers)
+
+
+def write_list_answers(task: Numbers, name: str) -> tuple[ListAnswer, ...]:
+    """Return the recognised answers to an exercise whose answer is a list, the correct one first.
+
+    A mistake that leads to a list of a different length is left out.
+    """
+    question = task.posed(name)
+    right = np.asarray(question.answer, float)
+    wrong_lists = {
+        wrong: value for wrong, value in find_wrong_answers(question).items() if value.shape == right.shape
+    }
+    lists: tuple[tuple[float, ...], ...] = (_shorten_list(task, right),)
+    answers = [ListAnswer(lists, task.tolerance, True, (), write_correct_feedback())]
+    for group in group_answers(task, wrong_lists):
+        codes = list_codes(group)
+        first = next(iter(group.values()))
+        feedback = write_wrong_feedback(task, codes, compare_numbers(first, right, task))
+        lists = tuple(_shorten_list(task, value) for value in group.values())
+        answers.append(ListAnswer(lists, WRONG_SHARE * task.tolerance, False, codes, feedback))
+    return tuple(answers)
+
+
+def _shorten_list(task: Numbers, numbers: Array) -> tuple[float, ...]:
+    """Round each number of a list, but with more decimals than the exercise asks for."""
+    return tuple(_shorten(task, float(number)) for number in numbers)
 
 
 def _find_center(group: Group) -> Array:
@@ -211,3 +255,12 @@ def format_answer(task: Numbers, answer: Array) -> str:
     if float(text) == 0:
         text = text.removeprefix("-")
     return text
+
+
+def format_number(number: float) -> str:
+    """Write a number for an LMS, without an exponent.
+
+    >>> format_number(804160.0), format_number(0.00054)
+    ('804160', '0.00054')
+    """
+    return np.format_float_positional(round(number, 9), trim="-")

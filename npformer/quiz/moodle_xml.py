@@ -8,10 +8,8 @@ from collections.abc import Iterable
 from html import escape
 from xml.etree import ElementTree as ET
 
-import numpy as np
-
 from npformer.quiz.formulas import HTML, TEX, format_text
-from npformer.quiz.known_answers import NumberAnswer
+from npformer.quiz.known_answers import NumberAnswer, format_number
 from npformer.quiz.quiz_questions import QuizCategory, QuizQuestion
 
 FOLDER = "$course$/top/npformer"  # the parent of the categories, in the question bank of the course
@@ -110,15 +108,6 @@ def _add_number(node: ET.Element, question: QuizQuestion) -> None:
     ET.SubElement(_add_answer(node, ANY, False, question.other), "tolerance").text = "0"
     for name, value in NO_UNITS.items():
         ET.SubElement(node, name).text = value
-
-
-def format_number(number: float) -> str:
-    """Write a number without an exponent.
-
-    >>> format_number(804160.0), format_number(0.00054)
-    ('804160', '0.00054')
-    """
-    return np.format_float_positional(round(number, 9), trim="-")
 
 
 # --- lists of numbers ------------------------------------------------------------------------------

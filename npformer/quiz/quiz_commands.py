@@ -11,10 +11,11 @@ from npformer.handouts.exercise_commands import parse_ids
 from npformer.lessons.named_example import normalize_name
 from npformer.quiz.canvas_qti import write_canvas_package
 from npformer.quiz.moodle_xml import write_moodle_xml
+from npformer.quiz.qti_21 import write_qti_21_package
 from npformer.quiz.quiz_questions import QuizCategory, make_categories, name_variants
 from npformer.validation.output_files import check_output_file, write_files
 
-SUFFIXES = {"moodle": ".xml", "qti": ".zip"}
+SUFFIXES = {"moodle": ".xml", "qti": ".zip", "qti21": ".zip"}
 
 
 def quiz(options: Namespace) -> Iterator[str]:
@@ -32,9 +33,13 @@ def quiz(options: Namespace) -> Iterator[str]:
     # An assignment whose numbers are the same for every student has one variant.
     names = [assignment.numbers] if assignment.numbers else name_variants(seed, options.variants)
     categories = make_categories(points, names, options.variants)
-    content: str | bytes = write_moodle_xml(categories)
-    if options.format == "qti":
+    content: str | bytes
+    if options.format == "moodle":
+        content = write_moodle_xml(categories)
+    elif options.format == "qti":
         content = write_canvas_package(categories, assignment.title)
+    else:
+        content = write_qti_21_package(categories, assignment.title)
     yield from _report_categories(categories)
     if left_out:
         yield f"left out, because a quiz cannot check a function: {', '.join(left_out)}"

@@ -12,6 +12,7 @@ from npformer.exercises.feedback import write_reading
 from npformer.exercises.task import Choice, Code, Numbers, Task, Truth
 from npformer.exercises.verdict import Verdict
 from npformer.quiz.known_answers import (
+    ListAnswer,
     NumberAnswer,
     find_wrong_answers,
     format_answer,
@@ -21,6 +22,7 @@ from npformer.quiz.known_answers import (
     write_answers,
     write_correct_feedback,
     write_entry_answers,
+    write_list_answers,
     write_wrong_feedback,
 )
 
@@ -52,6 +54,8 @@ class QuizQuestion(NamedTuple):
         For a number or a list of numbers, the correct answer and the answers to which some mistakes lead.
     numbers : tuple of tuples of NumberAnswer
         The recognised answers for each number of the answer: one tuple for a number, none for a choice.
+    lists : tuple of ListAnswer
+        The recognised answers if the answer is a list of numbers, and if the whole list is compared.
     other : str
         The feedback on a number that is not recognised.
     """
@@ -64,6 +68,7 @@ class QuizQuestion(NamedTuple):
     reading: str
     options: tuple[Option, ...]
     numbers: tuple[tuple[NumberAnswer, ...], ...] = ()
+    lists: tuple[ListAnswer, ...] = ()
     other: str = ""
 
 
@@ -156,7 +161,9 @@ def _make_option(text: str, verdict: Verdict) -> Option:
 
 def _make_number_question(task: Numbers, name: str, variant: int) -> QuizQuestion:
     """Make the question from an exercise whose answer is a number or a list, for one name."""
+    lists: tuple[ListAnswer, ...] = ()
     if task.kind == "vector":
+        lists = write_list_answers(task, name)
         size = np.size(task.posed(name).answer)
         other = task.question
         numbers = tuple(write_entry_answers(task, name, k) for k in range(size))
@@ -172,6 +179,7 @@ def _make_number_question(task: Numbers, name: str, variant: int) -> QuizQuestio
         reading=write_reading(Verdict(task.id, "unrecognised")),
         options=tuple(_choose_options(task, name, variant)),
         numbers=numbers,
+        lists=lists,
         other=other,
     )
 
