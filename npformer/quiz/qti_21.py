@@ -177,9 +177,12 @@ def _add_gaps(item: ET.Element, body: ET.Element, question: QuizQuestion) -> Non
 
 
 def _make_number_rules(question: QuizQuestion) -> list[Rule]:
-    """Make a rule for each recognised number or list."""
+    """Make a rule for an empty gap, and a rule for each recognised number or list."""
+    empty = ET.Element("or")
+    for k in range(len(question.numbers)):
+        ET.SubElement(ET.SubElement(empty, "isNull"), "variable", identifier=_name_gap(k))
+    rules = [Rule(OTHER, empty, question.other)]
     answers: Iterable[NumberAnswer | ListAnswer] = question.lists or question.numbers[0]
-    rules = []
     for k, answer in enumerate(answers):
         lists = answer.lists if isinstance(answer, ListAnswer) else ((answer.value,),)
         condition = ET.Element("or")
