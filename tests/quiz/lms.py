@@ -183,3 +183,85 @@ def read_item(item, points):
     general = shown.pop("")
     assert shown == {}
     return Question(item.get("title"), fields["question_type"], text, points, general, [answers])
+
+
+# --- QTI 2.1 -----------------------------------------------------------------------------------------
+
+QTI_21 = "{http://www.imsglobal.org/xsd/imsqti_v2p1}"
+ORDER = [  # the order of the elements in the schema of QTI 2.1
+    "responseDeclaration", "outcomeDeclaration", "itemBody", "responseProcessing", "modalFeedback",
+]  # fmt: skip
+
+
+class Item(NamedTuple):
+    name: str
+    gaps: list[str]  # the identifiers of the gaps; empty for a choice
+    options: dict[str, str]  # {identifier of an option: its text}
+    correct: list  # the declared correct responses
+    condition: ET.Element  # the rules
+    feedback: dict[str, str]  # {identifier: the feedback as XML}
+
+
+def read_qti_21(data):
+    """Return the items of a QTI 2.1 package, in the order of its test."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        manifest = ET.fromstring(archive.read("imsmanifest.xml"))
+        files = [node.get("href") for node in manifest.iter("{http://www.imsglobal.org/xsd/imscp_v1p1}file")]
+        assert archive.namelist() == ["imsmanifest.xml", *files]
+        test = ET.fromstring(archive.read("test.xml"))
+        references = [node.get("href") for node in test.iter(f"{QTI_21}assessmentItemRef")]
+        assert ["test.xml", *references] == files
+        sections = list(test.iter(f"{QTI_21}assessmentSection"))
+        assert all(section.find(f"{QTI_21}selection").get("select") == "1" for section in sections)
+        return [read_item_21(ET.fromstring(archive.read(name))) for name in references]
+
+
+def read_item_21(root):
+    tags = [child.tag.removeprefix(QTI_21) for child in root]
+    assert tags == sorted(tags, key=ORDER.index)
+    gaps = [node.get("responseIdentifier") for node in root.iter(f"{QTI_21}textEntryInteraction")]
+    options = {
+        node.get("identifier"): "".join(node.itertext()) for node in root.iter(f"{QTI_21}simpleChoice")
+    }
+    declared = list(root.iter(f"{QTI_21}responseDeclaration"))
+    assert [node.get("identifier") for node in declared] == (gaps or ["RESPONSE"])
+    values = [node.find(f"{QTI_21}correctResponse/{QTI_21}value").text for node in declared]
+    correct = [float(value) for value in values] if gaps else values
+    feedback = {}
+    for node in root.iter(f"{QTI_21}modalFeedback"):
+        assert node.get("identifier") not in feedback
+        xml = ET.tostring(node, encoding="unicode")
+        feedback[node.get("identifier")] = re.sub(r"ns0:| xmlns:ns0=\"[^\"]*\"", "", xml)
+    condition = root.find(f"{QTI_21}responseProcessing/{QTI_21}responseCondition")
+    return Item(root.get("title"), gaps, options, correct, condition, feedback)
+
+
+def answer_item(item, responses):
+    """Return the score and the feedback on responses: numbers for the gaps, or one option."""
+    values = dict(zip(item.gaps or ["RESPONSE"], responses, strict=True))
+    for branch in item.condition:
+        parts = list(branch)
+        is_else = branch.tag == f"{QTI_21}responseElse"
+        if is_else or holds(parts.pop(0), values):
+            outcomes = {part.get("identifier"): part.find(f"{QTI_21}baseValue").text for part in parts}
+            return float(outcomes.get("SCORE", 0)), item.feedback[outcomes["FEEDBACK"]]
+    return None
+
+
+def holds(node, values):
+    """Return whether a condition holds. A comparison with an empty response does not hold."""
+    name = node.tag.removeprefix(QTI_21)
+    if name == "or":
+        return any([holds(part, values) for part in node])
+    if name == "and":
+        return all([holds(part, values) for part in node])
+    value = values[node.find(f"{QTI_21}variable").get("identifier")]
+    if name == "isNull":
+        return value is None
+    limit = node.find(f"{QTI_21}baseValue").text
+    if name == "match":
+        return value == limit
+    assert name in ("gte", "lte")
+    if value is None:
+        return False
+    return value >= float(limit) if name == "gte" else value <= float(limit)

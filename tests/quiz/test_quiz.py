@@ -1,13 +1,16 @@
 """Test the quizzes for Moodle and Canvas: each number is computed again from the text of the file."""
 
+import io
 import json
 import re
+import zipfile
 from html import unescape
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
-from lms import find_answer, read_moodle, read_qti
+from lms import answer_item, find_answer, read_moodle, read_qti, read_qti_21
 
 from npformer import cli
 from npformer.exercises import check, list_exercises
@@ -16,6 +19,7 @@ from npformer.exercises.task import Code, Mistake, Numbers
 from npformer.quiz.canvas_qti import write_canvas_package
 from npformer.quiz.formulas import HTML, TEX, format_text
 from npformer.quiz.moodle_xml import write_moodle_xml
+from npformer.quiz.qti_21 import write_qti_21_package
 from npformer.quiz.quiz_questions import make_categories, name_variants
 
 IDS = [exercise.id for exercise in list_exercises() if not isinstance(exercise, Code)]
@@ -59,6 +63,11 @@ def posed_of(question):
     task, name = find_exercise(question.name)
     assert isinstance(task, Numbers)
     return task, task.posed(name)
+
+
+@pytest.fixture(scope="module")
+def qti_21(categories):
+    return read_qti_21(write_qti_21_package(categories, "All exercises"))
 
 
 # --- Moodle ------------------------------------------------------------------------------------------
@@ -192,29 +201,72 @@ def test_canvas_feedback_names_each_known_mistake(canvas):
         assert len(named) >= min(10, len(posed.wrong))
 
 
+# --- QTI 2.1 -----------------------------------------------------------------------------------------
+
+
+def test_qti_21_numbers_and_lists_are_recognised(qti_21):
+    """The whole list is compared, so the feedback names each known mistake."""
+    numbers = [item for item in qti_21 if item.gaps]
+    assert {find_exercise(item.name)[0].kind for item in numbers} == {"number", "vector"}
+    for item in numbers:
+        task, posed = posed_of(item)
+        right = np.atleast_1d(posed.answer)
+        assert check(item.name, item.correct if right.size > 1 else item.correct[0])
+        for digits in (task.decimals or 3, 9):
+            score, feedback = answer_item(item, np.round(right, digits))
+            assert score == 1 and "Correct." in feedback
+            for wrong, value in posed.wrong.items():
+                if np.shape(value) == np.shape(posed.answer):
+                    score, feedback = answer_item(item, np.atleast_1d(np.round(value, digits)))
+                    assert score == 0 and format_text(explain(task.id, wrong), HTML) in feedback
+        for unknown in (np.full(right.size, 98765.5), [None] * right.size):
+            score, feedback = answer_item(item, unknown)
+            assert score == 0 and format_text(task.question, HTML) in feedback
+
+
+def test_qti_21_options_get_the_feedback_of_the_checker(qti_21):
+    choices = [item for item in qti_21 if not item.gaps]
+    assert len(choices) == sum(bank()[exercise_id].kind in ("choice", "truth") for exercise_id in IDS)
+    for item in choices:
+        for letter, (option, text) in zip("abcdef", item.options.items(), strict=False):
+            task = bank()[item.name]
+            result = check(item.name, text if task.kind == "truth" else letter, level=2)
+            score, feedback = answer_item(item, [option])
+            assert score == bool(result) and (option in item.correct) == bool(result)
+            assert format_text(result.question or "Correct.", HTML) in feedback
+
+
 # --- the files ---------------------------------------------------------------------------------------
 
 
 def test_files_need_no_network(categories):
     xml = write_moodle_xml(categories)
     assert "http" not in xml and "src=" not in xml
-    data = write_canvas_package(categories, "All exercises")
-    assert data == write_canvas_package(categories, "All exercises")
+    for write in (write_canvas_package, write_qti_21_package):
+        data = write(categories, "All exercises")
+        assert data == write(categories, "All exercises")
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            texts = [archive.read(name).decode() for name in archive.namelist()]
+        namespaces = {'xmlns="http://www.imsglobal.org'}
+        assert all(re.findall(".{6}.http.{20}", text) == [*namespaces] for text in texts)
+        assert not any("src=" in text or 'href="http' in text for text in texts)
 
 
 STRANGE = 'O\'Brien "<b>&co</b>" ]]> {~#}'
 
 
-@pytest.mark.parametrize(("format", "suffix"), [("moodle", "xml"), ("qti", "zip")])
+@pytest.mark.parametrize(("format", "suffix"), [("moodle", "xml"), ("qti", "zip"), ("qti21", "zip")])
 def test_quiz_escapes_special_characters(tmp_path, capsys, format, suffix):
     file = tmp_path / f"quiz.{suffix}"
     command = ["quiz", "pe.entry,pe.row", "order.bag", "--format", format, "--out", str(file)]
     assert cli.main([*command, "--seed", STRANGE, "--variants", "2"]) == 0
     lines = ["pe.entry: 1 point, 2 variants", "pe.row: 1 point, 2 variants", "order.bag: 1 point, 1 variant"]
     assert capsys.readouterr().out.splitlines() == [*lines, f"written: {file}"]
-    read = read_moodle if format == "moodle" else read_qti
-    categories = read(file.read_bytes())
-    names = [question.name for questions in categories.values() for question in questions]
+    if format == "qti21":
+        names = [item.name for item in read_qti_21(file.read_bytes())]
+    else:
+        categories = (read_moodle if format == "moodle" else read_qti)(file.read_bytes())
+        names = [question.name for questions in categories.values() for question in questions]
     prefixes = [name.rpartition(" ")[0] for name in names]
     assert prefixes == [f"{task}@{STRANGE.lower()}" for task in ("pe.entry",) * 2 + ("pe.row",) * 2] + [""]
 
@@ -267,6 +319,30 @@ def test_quiz_requires_a_format_and_a_file(capsys, words):
     with pytest.raises(SystemExit, match="2"):
         cli.main(["quiz", "pe.entry", *words])
     assert re.search("invalid choice: 'gift'|required: --out", capsys.readouterr().err)
+
+
+GUIDE = Path(__file__).parents[2] / "notebooks" / "guide" / "quiz.md"
+CORRECT = """
+import numpy as np
+print("noise")
+def pe_table(n, d_model):
+    angles = np.arange(n)[:, None] / 10000 ** (np.arange(0, d_model, 2) / d_model)
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, d_model)
+"""
+
+
+@pytest.mark.parametrize(("answer", "fraction", "message"), [
+    (CORRECT, 1, "Every check agrees."),
+    (CORRECT.replace("10000", "1000"), 0, "Perhaps the base is 1000"),
+    ("x = 1 / 0", 0, "ZeroDivisionError: division by zero"),
+    ("", 0, "This exercise has not been answered yet."),
+])  # fmt: skip
+def test_coderunner_template_prints_the_feedback(capsys, answer, fraction, message):
+    template = GUIDE.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    program = template.replace("{{ STUDENT_ANSWER | e('py') }}", answer)
+    exec(program, {})
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["fraction"] == fraction and message in printed["prologuehtml"]
 
 
 def test_quiz_overwrites_an_existing_file(tmp_path):
