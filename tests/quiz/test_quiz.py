@@ -85,7 +85,7 @@ def test_moodle_has_each_exercise_with_different_variants(moodle):
         assert all(question.general.startswith("Read lesson") for question in questions)
 
 
-def test_moodle_options_get_the_feedback_of_the_checker(moodle):
+def test_moodle_options_get_the_checkers_feedback(moodle):
     for question in iter_questions(moodle, "multichoice", "truefalse"):
         (answers,) = question.answers
         assert question.points == 2 and sum(answer.is_correct for answer in answers) == 1
@@ -224,7 +224,7 @@ def test_qti_21_numbers_and_lists_are_recognised(qti_21):
             assert score == 0 and format_text(task.question, HTML) in feedback
 
 
-def test_qti_21_options_get_the_feedback_of_the_checker(qti_21):
+def test_qti_21_options_get_the_checkers_feedback(qti_21):
     choices = [item for item in qti_21 if not item.gaps]
     assert len(choices) == sum(bank()[exercise_id].kind in ("choice", "truth") for exercise_id in IDS)
     for item in choices:

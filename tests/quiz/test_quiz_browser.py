@@ -17,7 +17,7 @@ import pytest
 from test_quiz import explain
 
 from npformer.exercises.bank import find_exercise
-from npformer.exercises.task import RIGHT, Choice, Numbers
+from npformer.exercises.task import RIGHT, Choice, Numbers, Truth
 from npformer.quiz.formulas import HTML, format_text
 from npformer.quiz.qti_21 import write_qti_21_package
 from npformer.quiz.quiz_questions import make_categories, name_variants
@@ -158,6 +158,7 @@ def test_chosen_options_get_their_feedback(page, questions, exercise_id):
     if isinstance(task, Choice):
         options = task.options
     else:
+        assert isinstance(task, Truth)
         options = {str(value): RIGHT if value == task.right else task.wrong for value in (True, False)}
     for k, wrong in enumerate(options.values()):
         open_item(page, xml)
