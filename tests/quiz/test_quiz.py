@@ -140,6 +140,8 @@ def test_moodle_wrong_sign_and_few_decimals_are_recognised(moodle):
                     "size_is_right",
                 }
                 assert format_text(result.evidence, TEX) in answer.feedback
+                is_rounded = bool(kinds & {"rounded_answer", "truncated_answer"})
+                assert (answer.tolerance < 1e-5) == is_rounded
 
 
 def test_moodle_lists_are_correct_and_separate(moodle):
@@ -150,6 +152,7 @@ def test_moodle_lists_are_correct_and_separate(moodle):
         assert check(question.name, [float(answers[0].text) for answers in question.answers])
         for answers in question.answers:
             check_separate(answers)
+            assert not any("(4) " in answer.feedback for answer in answers)
         for wrong, value in posed.wrong.items():
             if np.shape(value) == right.shape:
                 found = [find_answer(a, number) for a, number in zip(question.answers, value, strict=True)]
@@ -158,6 +161,16 @@ def test_moodle_lists_are_correct_and_separate(moodle):
                     is_near = abs(value[k] - right[k]) <= 2 * task.tolerance
                     is_named = format_text(explain(task.id, wrong), HTML) in answer.feedback
                     assert is_near or is_named or "Several known mistakes" in answer.feedback
+
+
+def test_moodle_gaps_share_the_points_and_escape_feedback():
+    (category,) = make_categories({"addition.vector": 8.0}, ["Ada"], 1)
+    (question,) = category.questions
+    known = question.numbers[0][0]._replace(feedback="a < b} ~ {c# \\")
+    question = question._replace(numbers=((known,), *question.numbers[1:]))
+    ((read,),) = read_moodle(write_moodle_xml([category._replace(questions=(question,))])).values()
+    assert read.points == 8
+    assert read.answers[0][0].feedback == "a &lt; b} ~ {c# \\"
 
 
 # --- Canvas ------------------------------------------------------------------------------------------
