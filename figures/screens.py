@@ -1,5 +1,7 @@
 """Take the screenshots of the README: one page, the player, a lesson, a feedback card, a worksheet.
 
+The player is also filmed, as an animated picture.
+
     uv run --group site python .ci/site/build.py build/site --only docs
     uv run python figures/screens.py
 
@@ -8,12 +10,13 @@ has the size below and has an alternative text. Two screenshots, `one_page` and 
 built site. The others show pages that the package makes.
 """
 
+import inspect
 import io
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +32,16 @@ SITE = FOLDER.parent / "build" / "site"
 SCREENS = {
     "one_page.webp": (1600, 832),
     "player.webp": (1600, 832),
+    "player_moves.webp": (1024, 640),
     "lesson.webp": (1280, 960),
     "card.webp": (1280, 960),
     "worksheet.webp": (1280, 960),
 }
+FRAME_MILLISECONDS = 80
+GO_TO_TIME = """time => document.getAnimations().forEach(animation => {
+    animation.pause();
+    animation.currentTime = time;
+})"""
 CARD = """<!doctype html><meta charset="utf-8">
 <style>
 body {{ font: 23px/1.55 system-ui, sans-serif; margin: 22px; }}
@@ -75,6 +84,28 @@ def player(page: Any, scratch: Path) -> None:
         page.keyboard.press("ArrowRight")
 
 
+def player_moves(page: Any, scratch: Path) -> Iterator[bytes]:
+    """The player flies from the whole block into the feed-forward network. There, a row and a column travel
+    together, turn into products and become one number. Then it flies out again"""
+    page.goto(play(at="ffn.z,8").save(scratch / "player.html").as_uri())
+    page.keyboard.press("z")
+    _end_motion(page)
+    yield from [page.screenshot()] * 10
+    for key, milliseconds, still in (("z", 650, 8), ("n", 1900, 16), ("z", 650, 6)):
+        page.keyboard.press(key)
+        page.keyboard.press("p")
+        for time in range(0, milliseconds, FRAME_MILLISECONDS):
+            page.evaluate(GO_TO_TIME, time)
+            yield page.screenshot()
+        _end_motion(page)
+        yield from [page.screenshot()] * still
+
+
+def _end_motion(page: Any) -> None:
+    page.evaluate("document.getAnimations().forEach(animation => animation.finish())")
+    page.wait_for_timeout(200)
+
+
 def lesson(page: Any, scratch: Path) -> None:
     """A lesson: a prediction question, the cell that answers it, the picture of clock hands from this
     cell, and the hidden answer"""
@@ -97,9 +128,10 @@ def worksheet(page: Any, scratch: Path) -> None:
     page.goto(save_worksheet("Ada", scratch / "sheet.html").as_uri())
 
 
-PAGES: dict[str, Callable[[Any, Path], None]] = {
+PAGES: dict[str, Callable[[Any, Path], Iterator[bytes] | None]] = {
     "one_page.webp": one_page,
     "player.webp": player,
+    "player_moves.webp": player_moves,
     "lesson.webp": lesson,
     "card.webp": card,
     "worksheet.webp": worksheet,
@@ -112,16 +144,31 @@ def alt(name: str) -> str:
 
 
 def photographed(browser: Any, name: str, scratch: Path) -> bytes:
-    """Take a screenshot at twice the size and scale it down, so that small letters stay sharp."""
+    """Take a screenshot at twice the size and scale it down, so that small letters stay sharp.
+
+    A page that returns frames becomes an animated picture.
+    """
     width, height = SCREENS[name]
-    view = {"width": width * 5 // 8, "height": height * 5 // 8}
-    page = browser.new_page(viewport=view, device_scale_factor=2)
-    PAGES[name](page, scratch)
-    page.wait_for_timeout(1500)
-    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB").resize((width, height))
+    is_film = inspect.isgeneratorfunction(PAGES[name])
+    view = {"width": 1280, "height": 800} if is_film else {"width": width * 5 // 8, "height": height * 5 // 8}
+    page = browser.new_page(viewport=view, device_scale_factor=1 if is_film else 2)
+    frames = PAGES[name](page, scratch)
+    if frames is None:
+        page.wait_for_timeout(1500)
+        frames = iter([page.screenshot()])
+    first, *others = [
+        Image.open(io.BytesIO(frame)).convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
+        for frame in frames
+    ]
     page.close()
     file = io.BytesIO()
-    picture.save(file, "webp", quality=80, method=6)
+    if is_film:
+        first.save(
+            file, "webp", quality=60, method=4, save_all=True, append_images=others,
+            duration=FRAME_MILLISECONDS, loop=0,
+        )  # fmt: skip
+    else:
+        first.save(file, "webp", quality=80, method=6)
     return file.getvalue()
 
 

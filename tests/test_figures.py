@@ -141,4 +141,15 @@ def test_screenshot_has_its_size(name):
     with Image.open(FOLDER / name) as picture:
         assert picture.size == screens.SCREENS[name]
         assert len(picture.getcolors(10**7)) > 50  # an empty page has few colours
-    assert (FOLDER / name).stat().st_size < 150_000
+    is_film = name == "player_moves.webp"
+    assert (FOLDER / name).stat().st_size < (1_000_000 if is_film else 150_000)
+
+
+def test_film_of_the_player_moves():
+    with Image.open(FOLDER / "player_moves.webp") as film:
+        assert 30 <= film.n_frames <= 120 and film.info["loop"] == 0
+        frames = []
+        for frame in range(film.n_frames):
+            film.seek(frame)
+            frames.append(film.convert("L").tobytes())
+    assert len(set(frames)) > 25

@@ -121,10 +121,11 @@ def test_each_step_shows_its_numbers_on_one_screen(width, height, pixels, opened
 def test_page_has_no_accessibility_problems(scheme, opened):
     page = opened(place="ffn.z,8", color_scheme=scheme)
     shown = [("ffn.z,8", ""), ("ffn.z,9", "h"), ("d_h,3", "h"), ("E", ""), ("new_y,2", "t"), ("y", "z")]
-    for name, keys in [*shown, ("ffn.z", "y")]:
+    levels = [("ffn.z,8", "+"), ("norm_1.x_hat", "-"), ("attention.weights,4", "n")]
+    for name, keys in [*shown, *levels, ("ffn.z", "y")]:
         page.evaluate("name => player.open(name)", name)
         press(page, *keys)
-        page.wait_for_timeout(300)  # wait until all colour transitions have ended
+        page.wait_for_function("() => document.getAnimations().every(a => a.playState !== 'running')")
         assert axe.objections(page, axe.ALL) == [], name
 
 
@@ -656,6 +657,37 @@ def test_cells_do_not_move_without_motion(reduced, keys, opened):
     press(page, *keys, "ArrowRight")
     page.wait_for_timeout(200)
     assert page.locator(".mover").count() == 0 and page.locator("td.now").inner_text() == "0.504"
+
+
+def test_story_goes_into_a_cell_and_out_again(opened):
+    """The clock of the page is moved on, so the story needs no time. Its pictures stay lit."""
+    page = opened(reduced_motion="reduce")
+    page.clock.install()
+    press(page, "Space")
+    seen, told = [], []
+    for _ in range(90):
+        page.clock.run_for(425)
+        seen.append(
+            page.evaluate("[document.body.dataset.level, document.querySelectorAll('.tile.lit').length]")
+        )
+        told.append(page.locator(".told").inner_text())
+        if seen[-1][0] == "product":
+            assert where(page) in (["ffn.z", 8], ["attention.weights", 4], ["d_h", 3])
+            assert page.locator("td.now").inner_text() in ("−0.255", "0.283", "0.257")
+    levels = [level for level, _ in seen]
+    visits = [i for i in range(1, len(levels)) if levels[i - 1 : i + 1] == ["block", "product"]]
+    assert len(visits) == 3 and levels[-1] == "block"
+    lit = [count for _, count in seen]
+    assert lit == sorted(lit) and lit[-1] == page.locator(".tile").count()
+    assert "A row times a column, added up: one number." in told and "that is training" in told[-1]
+    assert not page.evaluate("document.body.classList.contains('telling')")
+
+
+@pytest.mark.parametrize("key", ["z", "ArrowRight", "-"])
+def test_another_key_ends_the_story(key, opened):
+    page = opened(reduced_motion="reduce")
+    press(page, "Space", key)
+    assert not page.evaluate("document.body.classList.contains('telling')")
 
 
 def test_motion_does_not_show_a_hidden_result(opened):

@@ -55,12 +55,13 @@ const CLOSE = { // the steps where the story goes to one cell: the cell, and the
   "attention.weights": [4, "Softmax: a whole row is divided by its sum."],
   d_h: [3, "A gradient comes back the way its value went."],
 };
+const lit = new Set(); // the names of the pictures that the story has shown
 const ARRIVE = 900, LOOK = 700; // milliseconds from the start of a flight, and after a motion
 
 /** Play the story from its beginning: forward pass, backward pass, training step. A second call ends it. */
 export function tell() {
   if (isTelling()) return endStory();
-  for (const lit of page.whole.querySelectorAll(".lit")) lit.classList.remove("lit");
+  lit.clear();
   page.root.classList.add("telling");
   setLevel("block");
   tellNext(story());
@@ -70,12 +71,17 @@ function tellNext(steps) {
   const [name, text] = steps.shift() ?? [];
   if (name === undefined) endStory();
   if (!isTelling()) return;
-  const next = () => tellNext(steps), pictures = [...page.whole.querySelectorAll(".tile")];
-  const same = pictures.filter(tile => tile.dataset.name === name);
-  const near = same.some(tile => tile.classList.contains("lit")) ? undefined : CLOSE[name];
-  for (const tile of same) tile.classList.add("lit");
+  const next = () => tellNext(steps), near = lit.has(name) ? undefined : CLOSE[name];
+  lit.add(name);
+  lightPictures();
   if (text) page.told.textContent = text;
   later("telling", PACE, near ? () => goClose(name, near, next) : next);
+}
+
+function lightPictures() {
+  for (const tile of page.whole.querySelectorAll(".tile")) {
+    tile.classList.toggle("lit", lit.has(tile.dataset.name));
+  }
 }
 
 // Fly into a step, show the motion of one cell, and fly out again.
@@ -89,6 +95,7 @@ function goClose(name, [cell, text], next) {
     travel();
     whenStill(() => {
       setLevel("block");
+      lightPictures();
       later("telling", ARRIVE, next);
     });
   });

@@ -33,10 +33,11 @@ export function travel() {
   if (!flights.boxes.length) return false;
   const { boxes, duration, moments } = flights;
   page.flight.replaceChildren(...boxes.map(box => box.element));
-  const arrives = { element: result, frames: frames(duration, [[0, { opacity: 0 }],
-    [duration - 120, { opacity: 0 }], [duration, { opacity: 1 }]]) };
+  const hidden = [[0, { opacity: 0 }], [duration - 120, { opacity: 0 }], [duration, { opacity: 1 }]];
+  const results = [result, page.line.querySelector("b")]; // in the table and in the line of the arithmetic
+  const arrive = results.map(element => ({ element, frames: frames(duration, hidden) }));
   const tracks = boxes.map(box => ({ element: box.element, frames: frames(duration, box.places) }));
-  playMotion([arrives, ...tracks], duration, moments, () => page.flight.replaceChildren());
+  playMotion([...arrive, ...tracks], duration, moments, () => page.flight.replaceChildren());
   return true;
 }
 
