@@ -28,7 +28,8 @@ HOMEWORK = {  # {week: the ids of its exercises}
     11: "modern.shift modern.gate_width modern.kept_bytes modern.tiles modern.bytes rms_norm.forward"
     " rms_norm.backward gate.forward gate.backward rope.backward rope.attention grouped.backward"
     " attention.grouped sample.temperature sample.top_p mask.kept",
-    12: "heads.control quantise.groups port.block",
+    12: "heads.control quantise.groups port.block lora.count lora.factors sft.targets answer.log_prob"
+    " dpo.backward reward.baseline grpo.advantage clip.forward clip.backward reward.kl",
 }
 LAST_MINUTE = time(23, 59)
 

@@ -398,7 +398,7 @@ def cells_and_squares(name, cell):
 
 
 @pytest.mark.parametrize("place", ["ffn.z,8", "attention.weights,12", "d_h,3"])
-def test_camera_keeps_the_tile_and_the_table_at_one_place(place, opened):
+def test_camera_keeps_tile_and_table_together(place, opened):
     """At each time of a flight, the squares of the tile and the cells of the table have the same place."""
     name, cell = place.split(",")
     block, station, product = cells_and_squares(name, int(cell))
