@@ -586,7 +586,7 @@ def test_row_and_column_join_and_become_the_cell(opened):
     assert page.locator("td.now").inner_text() == "−0.255"
 
 
-def test_softmax_divides_the_bars_of_a_row_by_their_sum(opened):
+def test_softmax_divides_bars_by_their_sum(opened):
     page, widths = opened(), []
     boxes_at = start_motion(page, "attention.weights,4")
     bars = f"() => [...document.querySelectorAll('.share, .ruler')].map(bar => ({RECT})([bar]))"
