@@ -368,7 +368,7 @@ def interleaved_to_halves(W: Float[Array, "... d_q"], d_k: HeadWidth) -> Float[A
     array([0., 2., 1., 3., 4., 6., 5., 7.])
     """
     pairs = W.reshape(*W.shape[:-1], W.shape[-1] // d_k, d_k // 2, 2)  # (..., heads, d_k/2, 2)
-    return pairs.swapaxes(-1, -2).reshape(W.shape)
+    return pairs.swapaxes(-1, -2).copy().reshape(W.shape)
 
 
 def halves_to_interleaved(W: Float[Array, "... d_q"], d_k: HeadWidth) -> Float[Array, "... d_q"]:
@@ -393,4 +393,4 @@ def halves_to_interleaved(W: Float[Array, "... d_q"], d_k: HeadWidth) -> Float[A
     array([0., 2., 1., 3., 4., 6., 5., 7.])
     """
     halves = W.reshape(*W.shape[:-1], W.shape[-1] // d_k, 2, d_k // 2)  # (..., heads, 2, d_k/2)
-    return halves.swapaxes(-1, -2).reshape(W.shape)
+    return halves.swapaxes(-1, -2).copy().reshape(W.shape)
