@@ -345,7 +345,7 @@ def pe_table(n, d_model):
 
 
 @pytest.mark.parametrize(("answer", "fraction", "message"), [
-    (CORRECT, 1, "Every check agrees."),
+    (CORRECT, 1, "Your answer passes every check."),
     (CORRECT.replace("10000", "1000"), 0, "Perhaps the base is 1000"),
     ("x = 1 / 0", 0, "ZeroDivisionError: division by zero"),
     ("", 0, "This exercise has not been answered yet."),
