@@ -52,10 +52,12 @@ def iter_questions(categories, *kinds):
 
 
 def explain(exercise_id, wrong):
-    """Return the part of the feedback that names a mistake."""
-    if isinstance(wrong, Mistake):
-        return wrong.cause
-    return wrong.says
+    """Return the part of the feedback that names a mistake.
+
+    A list of mistakes is one sentence, in which this part begins with a small letter and has no full stop.
+    """
+    text = wrong.cause if isinstance(wrong, Mistake) else wrong.says
+    return text.removesuffix(".")[1:]
 
 
 def posed_of(question):
