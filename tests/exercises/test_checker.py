@@ -341,7 +341,7 @@ def test_check_says_more_at_each_level(exercise, answer, where, what, why):
     assert re.fullmatch(rf"{re.escape(two.hint)} ?Read lesson \d\d.*\.", three.hint)
 
 
-def test_level_1_says_where_fragile_answer_fails():
+def test_check_level_1_describes_a_fragile_answer():
     overflowing = check(
         "softmax.forward", lambda s: np.exp(s) / np.exp(s).sum(axis=-1, keepdims=True), level=1
     )

@@ -52,10 +52,12 @@ def iter_questions(categories, *kinds):
 
 
 def explain(exercise_id, wrong):
-    """Return the part of the feedback that names a mistake."""
-    if isinstance(wrong, Mistake):
-        return wrong.cause
-    return wrong.says
+    """Return the part of the feedback that names a mistake.
+
+    A list of mistakes is one sentence, in which this part begins with a small letter and has no full stop.
+    """
+    text = wrong.cause if isinstance(wrong, Mistake) else wrong.says
+    return text.removesuffix(".")[1:]
 
 
 def posed_of(question):
@@ -345,7 +347,7 @@ def pe_table(n, d_model):
 
 
 @pytest.mark.parametrize(("answer", "fraction", "message"), [
-    (CORRECT, 1, "Every check agrees."),
+    (CORRECT, 1, "Your answer passes every check."),
     (CORRECT.replace("10000", "1000"), 0, "Perhaps the base is 1000"),
     ("x = 1 / 0", 0, "ZeroDivisionError: division by zero"),
     ("", 0, "This exercise has not been answered yet."),
