@@ -22,7 +22,7 @@ from npformer.feed_forward import FFNParams
 from npformer.layer_norm import LayerNormParams
 from npformer.lessons.worked_example import Trace, worked_example
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams, causal_lm_forward
-from npformer.player.player_page import Mark, Player, format_distinct, play
+from npformer.player.player_page import Mark, Player, add_banner, format_distinct, play
 from npformer.player.port_mistakes import Mistake, Port, describe, find_mistakes, walk_stations
 from npformer.tree import leaves
 from npformer.validation.checks import check_kind, wrong_kind
@@ -67,10 +67,10 @@ class Comparison(NamedTuple):
         return text + self.play()._repr_html_()
 
     def play(self) -> Player:
-        """Open the player at the station that differs.
+        """Open the player at the station that differs. A banner says where and how it differs.
 
         The wrong cell is highlighted. The page hides its expected and its received number until the user asks
-        for them.
+        for them. If all stations agree, the player opens at its start, and the banner says so.
 
         Returns
         -------
@@ -79,16 +79,18 @@ class Comparison(NamedTuple):
         Raises
         ------
         ValueError
-            If all stations agree, or if the reference is not a worked example.
+            If the reference is not a worked example.
         """
-        if self:
-            raise ValueError("play: all stations agree")
         if self.trace is None:
             raise ValueError("play: only a trace can be played")
+        if self:
+            return add_banner(play(self.trace), f"Your block is correct. It {self!r}.", is_correct=True)
+        banner = f"Yours first differs at {self.station}: {self.note}"
         if not self._has_cell:
-            return play(self.trace, at=self.station)
+            return add_banner(play(self.trace, at=self.station), banner)
         cell = int(np.ravel_multi_index(self.place, self.trace.named[self.station].value.shape))
-        return play(self.trace, marks=[Mark(self.station, cell, self.expected, self.received)])
+        mark = Mark(self.station, cell, self.expected, self.received)
+        return add_banner(play(self.trace, marks=[mark]), banner)
 
     def reveal(self) -> str:
         """Return the expected number and the received number as a sentence."""

@@ -184,6 +184,20 @@ def _page(title: str, data: dict[str, Any]) -> str:
     )
 
 
+BANNER = (
+    '<p role="status" style="grid-row: 9; margin: 0; padding: 2px 10px; border-radius: 6px; '
+    'font-weight: bold; color: #fff; background: {colour}">{text}</p>'
+)
+
+
+def add_banner(player: Player, text: str, *, is_correct: bool = False) -> Player:
+    """Return the player with a line of text below its buttons: green if all is correct, else red."""
+    import html
+
+    banner = BANNER.format(colour="#1b6e3c" if is_correct else "#a83c00", text=html.escape(text))
+    return player._replace(page=player.page.replace("<main>\n", f"<main>\n{banner}\n", 1))
+
+
 def join_scripts(scripts: Sequence[str]) -> str:
     """Return JavaScript modules as one script, without their imports, type imports and exports."""
     imports = re.compile(r"^(import [^;]*;|/\*\* @typedef \{import.*)\n", re.MULTILINE)

@@ -258,6 +258,23 @@ def test_comparison_by_probes_opens_the_player_without_marks():
     assert '"at":"attention.scores"' in page and '"marks":[]' in page
 
 
+def test_banner_says_where_a_block_differs():
+    comparison = compare(port("scale = 1"))
+    page = comparison.play().page
+    assert f"Yours first differs at attention.scores: {html.escape(comparison.note)}</p>" in page
+
+
+def test_player_of_a_correct_block_opens_with_a_banner():
+    page = compare(encoder_block_forward).play().page
+    assert '"marks":[]' in page and "#1b6e3c" in page
+    assert re.search(r"Your block is correct. It agrees at \d+ stations, from \S+ to \S+\.</p>", page)
+
+
+def test_comparison_without_a_trace_has_no_player():
+    with pytest.raises(ValueError, match="only a trace can be played"):
+        compare({"a": 1}, {"a": 2}).play()  # type: ignore[dict-item]  # Python's numbers are accepted too
+
+
 @pytest.mark.parametrize(
     "comparison",
     [

@@ -439,6 +439,7 @@ def test_camera_goes_from_a_cell_to_its_arithmetic(opened):
 def test_camera_is_paused_and_switched_off_by_keys(opened):
     page, time = opened(place="ffn.z,8"), "document.getAnimations()[0]?.currentTime"
     press(page, "z", "p")
+    page.wait_for_function("() => document.getAnimations().every(animation => !animation.pending)")
     paused = page.evaluate(time)
     page.wait_for_timeout(100)
     assert page.evaluate(time) == paused < 650
@@ -642,6 +643,7 @@ def test_motion_stops_at_its_moments_and_is_paused(opened):
     press(page, "ArrowRight")
     page.wait_for_function(f"() => {time} > 0")
     press(page, "p")
+    page.wait_for_function("() => document.getAnimations().every(animation => !animation.pending)")
     paused = page.evaluate(time)
     page.wait_for_timeout(100)
     assert page.evaluate(time) == paused

@@ -16,6 +16,7 @@ from npformer import cli
 from npformer.exercises import check, list_exercises
 from npformer.exercises.bank import bank, find_exercise
 from npformer.exercises.task import Code, Mistake, Numbers
+from npformer.exercises.templates import decapitalise
 from npformer.quiz.canvas_qti import write_canvas_package
 from npformer.quiz.formulas import HTML, TEX, format_text
 from npformer.quiz.moodle_xml import write_moodle_xml
@@ -100,6 +101,16 @@ def test_moodle_options_get_the_checkers_feedback(moodle):
                 assert answer.feedback == format_text(expected.removeprefix("This is not so. "), TEX)
 
 
+def is_named(exercise_id, wrong, feedback, notation):
+    """Return whether the feedback contains the text of a mistake, alone or as a part of a list.
+
+    A part of a list begins with a small letter and has no full stop.
+    """
+    text = explain(exercise_id, wrong)
+    part = decapitalise(text.removesuffix("."))
+    return format_text(text, notation) in feedback or format_text(part, notation) in feedback
+
+
 def check_separate(answers):
     """Check that exactly the first answer is correct, the last fits every number, and no two overlap."""
     assert [answer.is_correct for answer in answers] == [True] + [False] * (len(answers) - 1)
@@ -124,7 +135,7 @@ def test_moodle_numbers_are_correct_and_separate(moodle):
                 for number in (value, np.round(value, task.decimals or 3)):
                     found = find_answer(answers, number)
                     assert not found.is_correct
-                    assert format_text(explain(task.id, wrong), TEX) in found.feedback
+                    assert is_named(task.id, wrong, found.feedback, TEX)
 
 
 def test_moodle_wrong_sign_and_few_decimals_are_recognised(moodle):
@@ -161,8 +172,8 @@ def test_moodle_lists_are_correct_and_separate(moodle):
                 assert not all(answer.is_correct for answer in found)
                 for k, answer in enumerate(found):
                     is_near = abs(value[k] - right[k]) <= 2 * task.tolerance
-                    is_named = format_text(explain(task.id, wrong), HTML) in answer.feedback
-                    assert is_near or is_named or "Several known mistakes" in answer.feedback
+                    has_name = is_named(task.id, wrong, answer.feedback, HTML)
+                    assert is_near or has_name or "Several known mistakes" in answer.feedback
 
 
 def test_moodle_gaps_share_the_points_and_escape_feedback():
@@ -212,7 +223,7 @@ def test_canvas_feedback_names_each_known_mistake(canvas):
             continue
         texts = [answer.feedback for question in questions for answer in question.answers[0]]
         _, posed = posed_of(questions[0])
-        named = [w for w in posed.wrong if any(format_text(explain(task.id, w), HTML) in t for t in texts)]
+        named = [w for w in posed.wrong if any(is_named(task.id, w, text, HTML) for text in texts)]
         assert len(named) >= min(10, len(posed.wrong))
 
 
@@ -233,7 +244,7 @@ def test_qti_21_numbers_and_lists_are_recognised(qti_21):
             for wrong, value in posed.wrong.items():
                 if np.shape(value) == np.shape(posed.answer):
                     score, feedback = answer_item(item, np.atleast_1d(np.round(value, digits)))
-                    assert score == 0 and format_text(explain(task.id, wrong), HTML) in feedback
+                    assert score == 0 and is_named(task.id, wrong, feedback, HTML)
         for unknown in (np.full(right.size, 98765.5), [None] * right.size):
             score, feedback = answer_item(item, unknown)
             assert score == 0 and format_text(task.question, HTML) in feedback

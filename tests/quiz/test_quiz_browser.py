@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from test_quiz import explain
+from test_quiz import is_named
 
 from npformer.exercises.bank import find_exercise
 from npformer.exercises.task import RIGHT, Choice, Numbers, Truth
@@ -146,7 +146,7 @@ def test_typed_numbers_get_the_feedback_on_the_mistake(page, questions, exercise
     for wrong, value in posed.wrong.items():
         if np.shape(value) == np.shape(posed.answer):
             score, feedback = type_numbers(page, xml, np.atleast_1d(np.round(value, decimals)))
-            assert score == 0 and format_text(explain(task.id, wrong), HTML) in feedback
+            assert score == 0 and is_named(task.id, wrong, feedback, HTML)
     score, feedback = type_numbers(page, xml, np.full_like(right, 98765.5, dtype=float))
     assert score == 0 and format_text(task.question, HTML) in feedback
 
