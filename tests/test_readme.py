@@ -121,7 +121,7 @@ def test_readme_hook_makes_links_absolute():
     text = metadata["readme"]["text"]
     assert metadata["readme"] == {"content-type": "text/markdown", "text": text}
     assert not re.search(r"\]\((?!https?:|#)", text)
-    assert f"({address}/raw/main/figures/player.webp)" in text
+    assert f"({address}/raw/main/figures/player_moves.webp)" in text
     assert f"({address}/blob/main/notebooks/README.md)" in text
     assert text.count("](http") == README.count("](")
     assert README.count(address) == README.count(f"git clone {address} && cd npformer\n") == 1
