@@ -71,7 +71,7 @@ def check(exercise_id: str, answer: Any, *, level: int = 1) -> Result:
     Examples
     --------
     >>> check("ffn.sharing", "a", level=3).question
-    'If a sentence gets one more word, does the network get more weights?'
+    'Which weights does the feed-forward part have, and do they differ from position to position?'
     """
     task, name = find_exercise(exercise_id)
     is_integer = isinstance(level, int | np.integer) and not isinstance(level, bool)

@@ -264,7 +264,7 @@ def test_banner_says_where_a_block_differs():
     assert f"Yours first differs at attention.scores: {html.escape(comparison.note)}</p>" in page
 
 
-def test_player_of_a_correct_block_opens_with_a_banner():
+def test_player_of_correct_block_has_a_banner():
     page = compare(encoder_block_forward).play().page
     assert '"marks":[]' in page and "#1b6e3c" in page
     assert re.search(r"Your block is correct. It agrees at \d+ stations, from \S+ to \S+\.</p>", page)
