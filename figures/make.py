@@ -313,9 +313,10 @@ def trained(name: str) -> Any:
 
 
 def growth() -> Figure:
-    """The time of one forward and backward pass, measured and predicted from the multiplications. Over
-    the positions it rises ever more steeply, over the hidden units it is first flat and then steeper, and
-    over the blocks it is a straight line. The measured times are above the predicted ones."""
+    """The time of one forward and backward pass, measured and predicted from the multiplications. Three
+    panels. With more positions, the time rises more and more steeply. With more hidden units, it is flat
+    at first and then rises. With more blocks, it rises in a straight line. The measured times are above the
+    predicted ones."""
     data = json.loads((FOLDER / "data" / "growth.json").read_text(encoding="utf-8"))
     names = {"n": "positions n", "d_ff": "hidden units d_ff", "n_layers": "blocks"}
     panels = {}

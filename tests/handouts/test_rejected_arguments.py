@@ -30,7 +30,6 @@ play(marks=[Mark("ffn.z", 18, 1.0, 2.0)]) | play: at is 'ffn.z,18'; expected a c
 compare({"x_hat": W}) | compare: mine holds 'x_hat'; norm_1.x_hat and norm_2.x_hat have this name
 compare({"zz": W}) | compare: mine holds 'zz'; expected one of E, embedding
 compare({"a": 1}, {"a": 2}).play() | play: only a trace can be played
-compare(encoder_block_forward).play() | play: all stations agree
 worked_example(update="rmsprop") | worked_example: update is 'rmsprop'
 worked_example(learning_rate=inf) | worked_example: learning_rate is inf
 worked_example(decimals=0) | worked_example: decimals is 0; expected
