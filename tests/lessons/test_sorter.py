@@ -85,13 +85,20 @@ def test_reward_finds_more_than_sixteen_attempts_before():
     assert (shares("reward", "found") < exact("reward") + 0.15).all()
 
 
-def test_reward_without_the_mean_teaches_nothing():
-    assert (exact("without the mean") < exact("imitation")).all()
+def test_reward_without_baseline_learns_if_wrong_answers_weigh_zero():
+    """With R = 1 or 0 it learns as with the mean. With R = 2 or 1, the wrong answers are pushed up as well."""
+    assert len(SCORES["R, no baseline"]) == len(SCORES["R + 1, no baseline"]) == 10
+    assert (exact("R, no baseline") > exact("imitation") + 0.25).all()
+    assert abs(exact("R, no baseline").mean() - exact("reward").mean()) < 0.03
+    assert exact("R + 1, no baseline").max() < 0.02
 
 
-def test_four_updates_without_clipping_are_worse():
-    clipped, unclipped = exact("four updates, clipped"), exact("four updates, not clipped")
-    assert (clipped > unclipped).sum() == 9 and clipped.mean() > unclipped.mean() + 0.1
+def test_four_updates_need_clipping_or_a_smaller_rate():
+    one, clipped = exact("one update"), exact("four updates, clipped")
+    wide, quarter = exact("four updates, wide limit"), exact("four updates, quarter rate")
+    assert len(one) == len(clipped) == len(wide) == len(quarter) == 10
+    assert (clipped > wide).sum() == 9 and clipped.mean() > wide.mean() + 0.1
+    assert (one > clipped).all() and (quarter > clipped).all()
 
 
 def test_reward_without_digits_is_hacked():
@@ -106,7 +113,7 @@ def test_reward_without_digits_is_hacked():
     ("12.6a", "imitation", "exact", "only {} to 38 % are correct, depending on the seed"),
     ("12.6a", "imitation", "exact", "Ten stored seeds gave {} to {} %"),
     ("12.10a", "more imitation", "exact", "{} to {} % are correct after 340 steps of imitation"),
-    ("12.10a", "reward", "exact", "After 40 steps of imitation and 300 steps of reward, {} to {} % are correct"),
+    ("12.10a", "reward", "exact", "and 300 steps of reward, {} to {} % are correct"),
     ("12.10a", "imitation", "found", "16 attempts find a correct answer for {} to {} % of the prompts"),
     ("12.10a", "reward", "found", "16 attempts now reach only {} to {} %"),
 ])  # fmt: skip
