@@ -12,6 +12,8 @@ from npformer.lessons import reveal, sorter
 
 FILE = Path(sorter.__file__).with_suffix(".json")
 SCORES = json.loads(FILE.read_text(encoding="utf-8"))
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+LESSON = json.loads((NOTEBOOKS / "12_taught_by_reward.ipynb").read_text(encoding="utf-8"))
 
 
 def shares(name, field):
@@ -98,7 +100,7 @@ def test_four_updates_need_clipping_or_a_smaller_rate():
     wide, quarter = exact("four updates, wide limit"), exact("four updates, quarter rate")
     assert len(one) == len(clipped) == len(wide) == len(quarter) == 10
     assert (clipped > wide).sum() == 9 and clipped.mean() > wide.mean() + 0.1
-    assert (one > clipped).all() and (quarter > clipped).all()
+    assert (one > clipped).all() and (quarter > one).sum() == 9
 
 
 def test_reward_without_digits_is_hacked():
@@ -121,6 +123,21 @@ def test_answers_quote_the_stored_ranges(answer, setting, field, sentence):
     percent = sorter.read_results(setting, field)
     least, most = (math.floor(end + 0.5) for end in (min(percent), max(percent)))
     assert sentence.format(least, most) in reveal(answer).text
+
+
+def test_answer_quotes_the_stored_means():
+    ends = [math.floor(100 * exact(name).mean() + 0.5) for name in ("R, no baseline", "reward")]
+    assert "{} % are correct on average, compared with {} %".format(*ends) in reveal("12.7d").text
+
+
+def test_lesson_quotes_the_stored_updates():
+    (cell,) = [cell for cell in LESSON["cells"] if cell["id"] == "l12-8-controls"]
+    ranges = {"four updates, clipped": "{} to {} % are correct", "one update": "with {} to {} % after one update",
+              "four updates, quarter rate": "four updates give {} to {} %"}  # fmt: skip
+    for name, sentence in ranges.items():
+        percent = sorter.read_results(name)
+        ends = [math.floor(end + 0.5) for end in (min(percent), max(percent))]
+        assert sentence.format(*ends) in "".join(cell["source"])
 
 
 def test_share_found_counts_prompts_with_a_correct_sample():
