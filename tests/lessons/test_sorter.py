@@ -88,7 +88,7 @@ def test_reward_finds_more_than_sixteen_attempts_before():
 
 
 def test_reward_without_baseline_learns_if_wrong_answers_weigh_zero():
-    """With R = 1 or 0 it learns as with the mean. With R = 2 or 1, the wrong answers are pushed up as well."""
+    """With R = 1 or 0, it learns as with the mean. With R = 2 or 1, wrong answers are pushed up as well."""
     assert len(SCORES["R, no baseline"]) == len(SCORES["R + 1, no baseline"]) == 10
     assert (exact("R, no baseline") > exact("imitation") + 0.25).all()
     assert abs(exact("R, no baseline").mean() - exact("reward").mean()) < 0.03
@@ -132,8 +132,11 @@ def test_answer_quotes_the_stored_means():
 
 def test_lesson_quotes_the_stored_updates():
     (cell,) = [cell for cell in LESSON["cells"] if cell["id"] == "l12-8-controls"]
-    ranges = {"four updates, clipped": "{} to {} % are correct", "one update": "with {} to {} % after one update",
-              "four updates, quarter rate": "four updates give {} to {} %"}  # fmt: skip
+    ranges = {
+        "four updates, clipped": "{} to {} % are correct",
+        "one update": "compared with {} to {} % after one update",
+        "four updates, quarter rate": "four updates give {} to {} %",
+    }
     for name, sentence in ranges.items():
         percent = sorter.read_results(name)
         ends = [math.floor(end + 0.5) for end in (min(percent), max(percent))]
