@@ -326,7 +326,13 @@ SIGNALS = [(signal.SIGKILL, 1)]
 for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
     SIGNALS.append(pytest.param(number, 2, marks=pytest.mark.slow))
 # There is no `if __name__ == "__main__"`: the test fails if a grading process runs this program again.
-PROGRAM = "import sys\nfrom npformer import cli\nsys.exit(cli.main())"
+# A shell that starts the tests in the background ignores Ctrl+C for them, so the program listens again.
+PROGRAM = """\
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from npformer import cli
+sys.exit(cli.main())
+"""
 
 
 ENDLESS = "import time\nwhile True: time.sleep(1)\n"
