@@ -73,6 +73,21 @@ def test_training_changes_finite_parameters(settings):
     assert all(0 <= share <= 1 for share in sorter.score(trained))
 
 
+@pytest.mark.parametrize(("settings", "is_changed"), [
+    ({}, False),  # each reward minus the mean is 0
+    ({"has_baseline": False}, True),
+    ({"has_baseline": False, "learning_rate": 0.0}, False),
+])  # fmt: skip
+def test_equal_rewards_teach_only_without_baseline(settings, is_changed):
+    def always_one(prompts, answers):
+        return np.ones(len(answers), dtype=np.float32)
+
+    imitated = sorter.train_by_imitation(np.random.default_rng(0), steps=1)
+    trained = sorter.train_by_reward(imitated, always_one, np.random.default_rng(0), steps=1, **settings)
+    pairs = zip(npf.leaves(imitated), npf.leaves(trained), strict=True)
+    assert any(not np.array_equal(a, b) for (_, a), (_, b) in pairs) == is_changed
+
+
 # --- the claims, with ten seeds -----------------------------------------------------------------------
 
 
