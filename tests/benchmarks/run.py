@@ -44,7 +44,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "notebooks" / "guide" / "how_right_how_fast.md"
 START, END = "<!-- speed: written by tests/benchmarks/run.py -->", "<!-- end of speed -->"
 HEAD = (
-    "| operation (float32 if no dtype is given) | CPU time | ÷ plain NumPy, or ÷ matrix products alone | ÷ PyTorch |",
+    "| operation (float32 if no dtype is given) | CPU time | ÷ plain NumPy or products | ÷ PyTorch |",
     "|---|---|---|---|",
 )
 # (name, case, whether plain code exists, largest ratio to plain code, largest ratio to PyTorch)
