@@ -102,7 +102,7 @@ def test_reward_finds_more_than_sixteen_attempts_before():
     assert (shares("reward", "found") < exact("reward") + 0.15).all()
 
 
-def test_reward_without_baseline_learns_if_wrong_answers_weigh_zero():
+def test_reward_without_baseline_needs_zero_for_wrong_answers():
     """With R = 1 or 0, it learns as with the mean. With R = 2 or 1, wrong answers are pushed up as well."""
     assert len(SCORES["R, no baseline"]) == len(SCORES["R + 1, no baseline"]) == 10
     assert (exact("R, no baseline") > exact("imitation") + 0.25).all()
