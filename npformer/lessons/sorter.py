@@ -63,6 +63,11 @@ def reward_exact(prompts: Array, answers: Array) -> Array:
     return (answers == sorted_digits(prompts)).all(axis=1).astype(np.float32)
 
 
+def reward_exact_plus_one(prompts: Array, answers: Array) -> Array:
+    """Return 2 for each correct answer, and 1 otherwise."""
+    return reward_exact(prompts, answers) + np.float32(1)
+
+
 def reward_ascending(prompts: Array, answers: Array) -> Array:
     """Return the share of steps in each answer that do not go down. It ignores the prompt."""
     return (np.diff(answers, axis=1) >= 0).mean(axis=1).astype(np.float32)
@@ -129,22 +134,23 @@ def train_by_reward(
     rng: np.random.Generator,
     *,
     steps: int = 300,
-    is_centred: bool = True,
+    has_baseline: bool = True,
     n_updates: int = 1,
+    learning_rate: float = 2e-3,
     epsilon: float = 0.2,
     beta: float = 0.0,
 ) -> CausalLMParams:
-    """Train with GRPO: sample 16 answers to each of 8 prompts, and make the better ones more probable."""
+    """Train with GRPO: sample 16 answers to each of 8 prompts, and make the better ones more probable.
+
+    Without a baseline, the rewards themselves are the advantages.
+    """
     reference = params
     state = adam_init(params)
     for _ in range(steps):
         prompts = np.repeat(draw_prompts(N_PROMPTS, rng), GROUP, axis=0)
         ids = generate(prompts, params, CONFIG, max_new_tokens=N_DIGITS, rng=rng)
         rewards = reward(prompts, ids[:, N_PROMPT:]).reshape(N_PROMPTS, GROUP)
-        if is_centred:
-            advantages = group_advantages(rewards)
-        else:
-            advantages = rewards / (rewards.std(axis=1, keepdims=True) + np.float32(1e-4))
+        advantages = group_advantages(rewards) if has_baseline else rewards
         log_p_ref, _ = answer_log_probs(reference, ids)
         log_p_old, _ = answer_log_probs(params, ids)
         for _ in range(n_updates):
@@ -154,5 +160,5 @@ def train_by_reward(
                 epsilon=epsilon, beta=beta,
             )  # fmt: skip
             grads = backward(grpo_backward(1.0, cache))
-            params, state = adam_update(params, grads, state, learning_rate=2e-3)
+            params, state = adam_update(params, grads, state, learning_rate=learning_rate)
     return params

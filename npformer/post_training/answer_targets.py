@@ -16,8 +16,7 @@ def answer_targets(
     """targets_t = ids_{t+1} if token t + 1 belongs to the answer, and ignore_index otherwise.
 
     The logits at position t predict token t + 1. So the last token of the prompt has the first token of the
-    answer as its target. Ouyang et al., "Training language models to follow instructions with human
-    feedback", 2022, train on demonstrations in this way.
+    answer as its target. This is the usual loss of supervised fine-tuning.
 
     Parameters
     ----------

@@ -15,6 +15,7 @@ from npformer.lessons import sorter
 from npformer.lessons.sorter import (
     reward_ascending,
     reward_exact,
+    reward_exact_plus_one,
     score,
     share_found,
     train_by_imitation,
@@ -25,9 +26,15 @@ FILE = Path(sorter.__file__).with_suffix(".json")
 SEEDS = range(10)
 RUNS = {
     "reward": (reward_exact, {}),
-    "without the mean": (reward_exact, {"is_centred": False}),
+    "R, no baseline": (reward_exact, {"has_baseline": False}),
+    "R + 1, no baseline": (reward_exact_plus_one, {"has_baseline": False}),
+    "one update": (reward_exact, {"steps": 100}),
     "four updates, clipped": (reward_exact, {"steps": 100, "n_updates": 4}),
-    "four updates, not clipped": (reward_exact, {"steps": 100, "n_updates": 4, "epsilon": 0.999}),
+    "four updates, wide limit": (reward_exact, {"steps": 100, "n_updates": 4, "epsilon": 0.999}),
+    "four updates, quarter rate": (
+        reward_exact,
+        {"steps": 100, "n_updates": 4, "learning_rate": 5e-4},
+    ),
     "ascending": (reward_ascending, {"steps": 150}),
     "ascending with KL": (reward_ascending, {"steps": 150, "beta": 0.5}),
 }

@@ -12,6 +12,8 @@ from npformer.lessons import reveal, sorter
 
 FILE = Path(sorter.__file__).with_suffix(".json")
 SCORES = json.loads(FILE.read_text(encoding="utf-8"))
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+LESSON = json.loads((NOTEBOOKS / "12_taught_by_reward.ipynb").read_text(encoding="utf-8"))
 
 
 def shares(name, field):
@@ -32,6 +34,7 @@ def test_rewards_by_hand():
     answers = np.array([[1, 1, 2, 3], [7, 7, 7, 7], [1, 2, 1, 3]])
     np.testing.assert_array_equal(sorter.sorted_digits(prompts)[0], answers[0])
     np.testing.assert_array_equal(sorter.reward_exact(prompts, answers), [1, 0, 0])
+    np.testing.assert_array_equal(sorter.reward_exact_plus_one(prompts, answers), [2, 1, 1])
     np.testing.assert_allclose(sorter.reward_ascending(prompts, answers), [1, 1, 2 / 3], rtol=1e-6)
 
 
@@ -59,7 +62,7 @@ def test_answer_log_probs_gradient_equals_finite_difference():
     assert (sums[0] - sums[1]) / (2 * step) == pytest.approx(slope, rel=1e-5)
 
 
-@pytest.mark.parametrize("settings", [{}, {"is_centred": False, "n_updates": 2, "beta": 0.5}])
+@pytest.mark.parametrize("settings", [{}, {"has_baseline": False, "n_updates": 2, "beta": 0.5}])
 def test_training_changes_finite_parameters(settings):
     imitated = sorter.train_by_imitation(np.random.default_rng(0), steps=2)
     trained = sorter.train_by_reward(
@@ -68,6 +71,21 @@ def test_training_changes_finite_parameters(settings):
     pairs = zip(npf.leaves(imitated), npf.leaves(trained), strict=True)
     assert all(np.isfinite(b).all() and not np.array_equal(a, b) for (_, a), (_, b) in pairs)
     assert all(0 <= share <= 1 for share in sorter.score(trained))
+
+
+@pytest.mark.parametrize(("settings", "is_changed"), [
+    ({}, False),  # each reward minus the mean is 0
+    ({"has_baseline": False}, True),
+    ({"has_baseline": False, "learning_rate": 0.0}, False),
+])  # fmt: skip
+def test_equal_rewards_teach_only_without_baseline(settings, is_changed):
+    def always_one(prompts, answers):
+        return np.ones(len(answers), dtype=np.float32)
+
+    imitated = sorter.train_by_imitation(np.random.default_rng(0), steps=1)
+    trained = sorter.train_by_reward(imitated, always_one, np.random.default_rng(0), steps=1, **settings)
+    pairs = zip(npf.leaves(imitated), npf.leaves(trained), strict=True)
+    assert any(not np.array_equal(a, b) for (_, a), (_, b) in pairs) == is_changed
 
 
 # --- the claims, with ten seeds -----------------------------------------------------------------------
@@ -84,13 +102,20 @@ def test_reward_finds_more_than_sixteen_attempts_before():
     assert (shares("reward", "found") < exact("reward") + 0.15).all()
 
 
-def test_reward_without_the_mean_teaches_nothing():
-    assert (exact("without the mean") < exact("imitation")).all()
+def test_reward_without_baseline_needs_zero_for_wrong_answers():
+    """With R = 1 or 0, it learns as with the mean. With R = 2 or 1, wrong answers are pushed up as well."""
+    assert len(SCORES["R, no baseline"]) == len(SCORES["R + 1, no baseline"]) == 10
+    assert (exact("R, no baseline") > exact("imitation") + 0.25).all()
+    assert abs(exact("R, no baseline").mean() - exact("reward").mean()) < 0.03
+    assert exact("R + 1, no baseline").max() < 0.02
 
 
-def test_four_updates_without_clipping_are_worse():
-    clipped, unclipped = exact("four updates, clipped"), exact("four updates, not clipped")
-    assert (clipped > unclipped).sum() == 9 and clipped.mean() > unclipped.mean() + 0.1
+def test_four_updates_need_clipping_or_a_smaller_rate():
+    one, clipped = exact("one update"), exact("four updates, clipped")
+    wide, quarter = exact("four updates, wide limit"), exact("four updates, quarter rate")
+    assert len(one) == len(clipped) == len(wide) == len(quarter) == 10
+    assert (clipped > wide).sum() == 9 and clipped.mean() > wide.mean() + 0.1
+    assert (one > clipped).all() and (quarter > one).sum() == 9
 
 
 def test_reward_without_digits_is_hacked():
@@ -102,16 +127,35 @@ def test_reward_without_digits_is_hacked():
 
 
 @pytest.mark.parametrize(("answer", "setting", "field", "sentence"), [
-    ("12.6a", "imitation", "exact", "only {} to {} % are correct"),
+    ("12.6a", "imitation", "exact", "only {} to 38 % are correct, depending on the seed"),
+    ("12.6a", "imitation", "exact", "Ten stored seeds gave {} to {} %"),
     ("12.10a", "more imitation", "exact", "{} to {} % are correct after 340 steps of imitation"),
-    ("12.10a", "reward", "exact", "{} to {} % after 40 steps of imitation and 300 of reward"),
+    ("12.10a", "reward", "exact", "and 300 steps of reward, {} to {} % are correct"),
     ("12.10a", "imitation", "found", "16 attempts find a correct answer for {} to {} % of the prompts"),
-    ("12.10a", "reward", "found", "16 attempts add little to it, {} to {} %"),
+    ("12.10a", "reward", "found", "16 attempts now reach only {} to {} %"),
 ])  # fmt: skip
 def test_answers_quote_the_stored_ranges(answer, setting, field, sentence):
     percent = sorter.read_results(setting, field)
     least, most = (math.floor(end + 0.5) for end in (min(percent), max(percent)))
     assert sentence.format(least, most) in reveal(answer).text
+
+
+def test_answer_quotes_the_stored_means():
+    ends = [math.floor(100 * exact(name).mean() + 0.5) for name in ("R, no baseline", "reward")]
+    assert "{} % are correct on average, compared with {} %".format(*ends) in reveal("12.7d").text
+
+
+def test_lesson_quotes_the_stored_updates():
+    (cell,) = [cell for cell in LESSON["cells"] if cell["id"] == "l12-8-controls"]
+    ranges = {
+        "four updates, clipped": "{} to {} % are correct",
+        "one update": "compared with {} to {} % after one update",
+        "four updates, quarter rate": "four updates give {} to {} %",
+    }
+    for name, sentence in ranges.items():
+        percent = sorter.read_results(name)
+        ends = [math.floor(end + 0.5) for end in (min(percent), max(percent))]
+        assert sentence.format(*ends) in "".join(cell["source"])
 
 
 def test_share_found_counts_prompts_with_a_correct_sample():
