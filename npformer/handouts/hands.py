@@ -167,15 +167,20 @@ def read_lines(file: Path) -> Iterator[Line]:
         if hands is None or not (hands.isascii() and hands.isdecimal() and len(hands) < 6):
             raise ValueError(f"{where}: hands is {hands!r}; expected a number")
         yield Line(
-            row["class"],
-            row["day"],
-            row["question"],
+            _make_printable(row["class"]),
+            _make_printable(row["day"]),
+            _make_printable(row["question"]),
             int(vote) - 1,
             answer,
-            row["guess"],
+            _make_printable(row["guess"]),
             int(hands),
             CORRECT[correct],
         )
+
+
+def _make_printable(text: str) -> str:
+    """Replace control characters, with which a file could change the colours or the lines of a terminal."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def _read_choice(row: dict[str, str], column: str, choices: Sequence[str], where: str) -> str:

@@ -127,6 +127,13 @@ def test_hands_prints_saved_counts(counts, capsys):
     assert "second vote" in capsys.readouterr().out
 
 
+def test_hands_prints_no_control_characters(tmp_path, capsys):
+    file = write_rows(tmp_path / "x.csv", [make_row(class_name="\x1b[31m10b", guess="\x07two")])
+    assert cli.main(["hands", "--counts", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert "10b" in printed and "two" in printed and "\x1b" not in printed and "\x07" not in printed
+
+
 def test_hands_without_lines_says_so(tmp_path, capsys):
     assert cli.main(["hands", "--counts", str(write_rows(tmp_path / "x.csv", []))]) == 0
     assert capsys.readouterr().out.strip() == "The files contain no counts."
