@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 from pathlib import Path
 
@@ -228,3 +229,32 @@ def test_course_has_every_lesson_and_exercise_once():
         assert {bank()[id].teach[:2] for id in ids} <= taught
     assert sorted(asked) == sorted(bank())
     assert taught == {path.name[:2] for path in LESSONS}
+
+
+# --- the first two minutes ---------------------------------------------------------------
+
+
+OPENINGS = FOLDER / "guide" / "openings.md"
+OPENINGS_HEAD = (
+    "# The first two minutes\n\n"
+    "What you can say when a lesson begins: a question for the class, why the topic matters, and what the "
+    "students will be able to do at the end. The text in parentheses is for you. Use your own words. "
+    "The openings do not give away the answer to a **Predict**. They are also in the speaker notes of the "
+    "first slide, which the key S opens.\n"
+)
+
+
+def test_openings_take_two_minutes_and_have_a_page():
+    """The openings are metadata of the lessons. NPFORMER_REWRITE=1 writes the page."""
+    parts = [OPENINGS_HEAD]
+    for path in LESSONS:
+        notebook = read(path)
+        opening = get_entry(notebook, "opening")
+        words = len(" ".join(opening).split())
+        assert 120 <= words <= 200 and "?" in opening[0]
+        heading = get_source(notebook["cells"][0]).partition("\n")[0].replace("# ", "## Lesson ")
+        parts.append("\n\n".join([heading, *opening]) + "\n")
+    page = "\n".join(parts)
+    if os.environ.get("NPFORMER_REWRITE") == "1":
+        OPENINGS.write_text(page, encoding="utf-8")
+    assert OPENINGS.read_text(encoding="utf-8") == page

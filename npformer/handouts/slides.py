@@ -235,7 +235,7 @@ def make_slides(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -
     """Make slides from a notebook. The metadata of a cell say "slide", "fragment" or "skip".
 
     The last slide contains the summary of the lesson. The notes of the first and of the last slide contain
-    the students' questions.
+    the students' questions. The notes of the first slide begin with what to say in the first two minutes.
     """
     slides: list[Slide] = []
     cells = notebook["cells"]
@@ -253,6 +253,9 @@ def make_slides(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -
     if summary:
         notes = "Ask for the three before you show them."
         slides.append(Slide(f"## What we know now\n\n{summary}", notes=notes))
+    opening = "\n\n".join(get_entry(notebook, "opening"))
+    if opening:
+        slides[0] = slides[0]._replace(notes=f"The first two minutes:\n\n{opening}\n\n{slides[0].notes}")
     expected = "\n\n".join(f"**{question}** {answer}" for question, answer in plan.questions)
     for i in (0, -1):
         slides[i] = slides[i]._replace(notes=f"{slides[i].notes}\n\nQuestions to expect:\n\n{expected}")

@@ -16,6 +16,7 @@ from npformer.quiz.quiz_questions import QuizCategory, QuizQuestion
 
 QTI = "http://www.imsglobal.org/xsd/ims_qtiasiv1p2"  # the name of the namespace; no program opens it
 QUIZ_FILE = "quiz.xml"
+SCHEMA = ("IMS Content", "1.1.3")  # as in Canvas' own export
 TYPES = {"truth": "true_false_question"}  # all other kinds are multiple-choice questions
 RESPONSE = "response1"
 MOST_OPTIONS = 10  # the options of one question have numbers below those of the next question
@@ -35,7 +36,7 @@ def write_canvas_package(categories: Iterable[QuizCategory], title: str) -> byte
     data : bytes
         The content of the zip file.
     """
-    return make_package({QUIZ_FILE: write_qti(categories, title)}, {QUIZ_FILE: "imsqti_xmlv1p2"})
+    return make_package({QUIZ_FILE: write_qti(categories, title)}, {QUIZ_FILE: "imsqti_xmlv1p2"}, SCHEMA)
 
 
 def write_qti(categories: Iterable[QuizCategory], title: str) -> str:

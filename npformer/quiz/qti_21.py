@@ -15,6 +15,7 @@ from npformer.quiz.quiz_questions import QuizCategory, QuizQuestion
 
 QTI = "http://www.imsglobal.org/xsd/imsqti_v2p1"  # the name of the namespace; no program opens it
 TEST_FILE = "test.xml"
+SCHEMA = ("QTIv2.1 Package", "1.0.0")
 RESPONSE = "RESPONSE"  # of a choice; the gaps of a list are RESPONSE_1, RESPONSE_2, …
 FEEDBACK = "FEEDBACK"  # the outcome that holds the identifier of the feedback
 OTHER = "other"  # the identifier of the feedback on a number that is not recognised
@@ -50,7 +51,12 @@ def write_qti_21_package(categories: Iterable[QuizCategory], title: str) -> byte
             ET.SubElement(reference, "weight", identifier="WEIGHT", value=f"{category.points:g}")
             files[file] = write_item(identifier, question)
     formats = dict.fromkeys(files, "imsqti_item_xmlv2p1")
-    return make_package({TEST_FILE: format_xml(test), **files}, {TEST_FILE: "imsqti_test_xmlv2p1", **formats})
+    return make_package(
+        {TEST_FILE: format_xml(test), **files},
+        {TEST_FILE: "imsqti_test_xmlv2p1", **formats},
+        SCHEMA,
+        {TEST_FILE: files},
+    )
 
 
 class Rule(NamedTuple):

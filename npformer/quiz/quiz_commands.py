@@ -21,7 +21,7 @@ SUFFIXES = {"moodle": ".xml", "qti": ".zip", "qti21": ".zip"}
 def quiz(options: Namespace) -> Iterator[str]:
     """Write a quiz. Report the exercises that are left out, and those that have fewer variants."""
     file = check_output_file(options.out, SUFFIXES[options.format])
-    seed = normalize_name("quiz", options.seed)
+    seed = normalize_name("quiz: --seed", options.seed)
     assignment = Assignment({}, title="npformer")
     if options.assignment:
         assignment = read_assignment(Path(options.assignment))

@@ -116,8 +116,8 @@ def make_categories(points: Mapping[str, float], names: Iterable[str], variants:
         task, _ = find_exercise(exercise_id)
         if isinstance(task, Code):
             raise ValueError(
-                f"quiz: {exercise_id} asks for a function, which a quiz cannot check; "
-                "npformer assignment and npformer grade can"
+                f"quiz: {exercise_id} asks for a function, which a quiz cannot check. Leave it out here; "
+                "npformer assignment writes it into a notebook, and npformer grade checks it"
             )
         questions = tuple(_draw_questions(task, names, variants))
         categories.append(QuizCategory(exercise_id, worth, questions))

@@ -208,7 +208,7 @@ def make_small_lesson(**metadata):
 
 
 def test_make_slides_question_run_answer():
-    notebook = make_small_lesson(npformer={"known": ["One.", "Two.", "Three."]})
+    notebook = make_small_lesson(npformer={"known": ["One.", "Two.", "Three."], "opening": ["Vote!", "Why?"]})
     first, asked, run, last = make_slides(notebook, PLAN, {"1.1a": "guess: no"})
     question = f"{slides.ASKED.format('1.1a')}**Predict.** Equal?"
     assert (asked.text, asked.then) == ("## Is it?\n\n$$a$$", (question,))
@@ -217,6 +217,7 @@ def test_make_slides_question_run_answer():
     assert asked.notes.startswith("Section 1.1: 7 minutes; 7 are left") and asked.notes.endswith("guess: no")
     assert last.text == "## What we know now\n\n- One.\n- Two.\n- Three."
     assert all("**Why?** Because." in slide.notes for slide in (first, last))
+    assert first.notes.startswith("The first two minutes:\n\nVote!\n\nWhy?\n\n") and "Vote!" not in last.notes
 
 
 def test_make_slides_without_metadata_has_a_title():

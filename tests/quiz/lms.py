@@ -22,6 +22,7 @@ ELEMENTS = {  # the elements that the importer reads, for each type of question
     "cloze": COMMON - {"defaultgrade"},
 }
 QTI = "{http://www.imsglobal.org/xsd/ims_qtiasiv1p2}"
+CONTENT_PACKAGE = "{http://www.imsglobal.org/xsd/imscp_v1p1}"
 
 
 class Answer(NamedTuple):
@@ -140,7 +141,7 @@ def read_qti(data):
     """Return {title of the group: its questions} from a QTI package."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         manifest = ET.fromstring(archive.read("imsmanifest.xml"))
-        (resource,) = manifest.iter("{http://www.imsglobal.org/xsd/imscp_v1p1}resource")
+        (resource,) = manifest.iter(f"{CONTENT_PACKAGE}resource")
         assert resource.get("type") == "imsqti_xmlv1p2"
         assert set(archive.namelist()) == {"imsmanifest.xml", resource.get("href")}
         root = ET.fromstring(archive.read(resource.get("href")))
@@ -206,8 +207,13 @@ def read_qti_21(data):
     """Return the items of a QTI 2.1 package, in the order of its test."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         manifest = ET.fromstring(archive.read("imsmanifest.xml"))
-        files = [node.get("href") for node in manifest.iter("{http://www.imsglobal.org/xsd/imscp_v1p1}file")]
+        files = [node.get("href") for node in manifest.iter(f"{CONTENT_PACKAGE}file")]
         assert archive.namelist() == ["imsmanifest.xml", *files]
+        needed = [node.get("identifierref") for node in manifest.iter(f"{CONTENT_PACKAGE}dependency")]
+        names = [node.get("identifier") for node in manifest.iter(f"{CONTENT_PACKAGE}resource")]
+        assert names == ["resource_test", *needed]
+        schema = [node.text for node in manifest.find(f"{CONTENT_PACKAGE}metadata")]
+        assert schema == ["QTIv2.1 Package", "1.0.0"]
         test = ET.fromstring(archive.read("test.xml"))
         references = [node.get("href") for node in test.iter(f"{QTI_21}assessmentItemRef")]
         assert ["test.xml", *references] == files

@@ -319,7 +319,7 @@ REJECTED = [
     ("pe.entry --format moodle --out {}/q.zip", "'q.zip' should end in .xml"),
     ("pe.entry --format moodle --out {}/b/q.xml", "there is no folder '{}/b'"),
     ("pe.entry --format qti --out {}/q.zip --variants 0", "--variants is 0; expected a whole number"),
-    ("pe.entry --format qti --out {}/q.zip --seed=", "the name is empty"),
+    ("pe.entry --format qti --out {}/q.zip --seed=", "--seed: the name is empty"),
     ("pe.entry --format qti --out {}/q.zip --seed=\x01", "'\\x01' has a character that XML cannot contain"),
     (
         "pe.entry --format qti --out {}/q.zip --assignment {}/hw.toml",

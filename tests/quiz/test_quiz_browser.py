@@ -143,10 +143,10 @@ def test_typed_numbers_get_the_feedback_on_the_mistake(page, questions, exercise
     right = np.atleast_1d(np.round(posed.answer, decimals))
     score, feedback = type_numbers(page, xml, right)
     assert score == 1 and "Correct." in feedback
-    for wrong, value in posed.wrong.items():
-        if np.shape(value) == np.shape(posed.answer):
-            score, feedback = type_numbers(page, xml, np.atleast_1d(np.round(value, decimals)))
-            assert score == 0 and is_named(task.id, wrong, feedback, HTML)
+    for wrong, value in posed.wrong.items():  # each fits into the gaps, so that each is typed
+        assert np.shape(value) == np.shape(posed.answer)
+        score, feedback = type_numbers(page, xml, np.atleast_1d(np.round(value, decimals)))
+        assert score == 0 and is_named(task.id, wrong, feedback, HTML)
     score, feedback = type_numbers(page, xml, np.full_like(right, 98765.5, dtype=float))
     assert score == 0 and format_text(task.question, HTML) in feedback
 
