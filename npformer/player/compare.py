@@ -137,8 +137,8 @@ def compare(
           layer, and reports the changes that make the arrays equal.
     reference : Trace or dict of arrays, optional
         The correct values: a trace, or a dict of arrays in order, such as the stored activations of a model's
-        layers. "logits" is compared last. By default, the worked example. For a port, a dict with "ids" and some of "after block 0" (the
-        embeddings), "after block 1", …, "logits".
+        layers. "logits" is compared last. By default, the worked example. For a port, a dict with "ids" and
+        some of "after block 0" (the embeddings), "after block 1", …, "logits".
     tolerance : float, optional
         The allowed error, relative to the largest number of a station. The default is 1e-6, or 1e-4 for
         float32.

@@ -6,8 +6,8 @@ The script needs a Python with torch and transformers. npformer never needs thes
 does not import npformer. test_ports.py runs the code of the page notebooks/guide/ports.md on these models.
 
 For each model, the file has its weights in float32 under the names `MODEL.state.NAME`, the token ids, the
-embeddings ("after block 0"), the output of the first block, and the logits (of BERT and T5: the last hidden layer).
-The outputs were computed in float64 from these weights. But transformers computes some parts in float32.
+embeddings ("after block 0"), the output of the first block, and the logits (of BERT and T5: the last hidden
+layer). The outputs were computed in float64 from these weights. But transformers computes some parts in float32.
 """
 
 import numpy as np
@@ -65,17 +65,24 @@ MODELS = {
     ),
     "granite": lambda: t.GraniteForCausalLM(
         t.GraniteConfig(
-            **LLAMA | COMMON | {"tie_word_embeddings": True}, embedding_multiplier=3.0, attention_multiplier=0.2,
-            residual_multiplier=0.6, logits_scaling=4.0,
+            **LLAMA | COMMON | {"tie_word_embeddings": True}, embedding_multiplier=3.0,
+            attention_multiplier=0.2, residual_multiplier=0.6, logits_scaling=4.0,
         )
     ),
     "t5": lambda: t.T5EncoderModel(
         t.T5Config(
-            vocab_size=VOCAB_SIZE, d_model=16, d_kv=5, d_ff=20, num_layers=2, num_heads=3, relative_attention_num_buckets=8,
-            relative_attention_max_distance=6, feed_forward_proj="gated-gelu",
+            vocab_size=VOCAB_SIZE, d_model=16, d_kv=5, d_ff=20, num_layers=2, num_heads=3,
+            relative_attention_num_buckets=8, relative_attention_max_distance=6,
+            feed_forward_proj="gated-gelu",
         )
     ),
 }  # fmt: skip
+
+
+def name_in_file(model, name):
+    """Return the name of an array in the model's file. GPT-NeoX's head has another name in memory."""
+    is_pythia = isinstance(model, t.GPTNeoXForCausalLM)
+    return name.replace("lm_head", "embed_out") if is_pythia else name
 
 
 def run(model):
@@ -84,7 +91,8 @@ def run(model):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.3 * torch.randn_like(parameter)  # a 0 or 1 could hide a mistake
-    state = {f"state.{name}": a.numpy().copy() for name, a in model.state_dict().items()}
+    arrays = model.state_dict().items()
+    state = {f"state.{name_in_file(model, name)}": a.numpy().copy() for name, a in arrays}
     ids = torch.randint(1, VOCAB_SIZE, (2, T))
     with torch.no_grad():
         outputs = model.double()(ids, output_hidden_states=True)

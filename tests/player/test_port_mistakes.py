@@ -124,7 +124,7 @@ STATIONS = dict(walk_stations(PARAMS.embedding.E[REFERENCE["ids"]], 0, Port(PARA
 
 @pytest.mark.parametrize("station", STATIONS)
 def test_compare_of_dicts_names_a_factor(station):
-    """In the golden file, the logits come after the blocks. A file with another order gives the same result."""
+    """The order of the stations in the file does not matter."""
     wrong = {name: array * (0.5 if name == station else 1) for name, array in STATIONS.items()}
     for reference in (REFERENCE, {"logits": REFERENCE["logits"]} | REFERENCE):
         comparison = npf.compare(wrong, reference)
