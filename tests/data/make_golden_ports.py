@@ -7,7 +7,8 @@ does not import npformer. test_ports.py runs the code of the page notebooks/guid
 
 For each model, the file has its weights in float32 under the names `MODEL.state.NAME`, the token ids, the
 embeddings ("after block 0"), the output of the first block, and the logits (of BERT and T5: the last hidden
-layer). The outputs were computed in float64 from these weights. But transformers computes some parts in float32.
+layer). The outputs were computed in float64 from these weights. But transformers computes some parts in
+float32.
 """
 
 import numpy as np
