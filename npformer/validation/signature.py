@@ -71,10 +71,10 @@ def checked(body: F) -> F:
 
     @functools.wraps(body)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        signature = signature_of_body()  # Reading it also tells `cache_key` about the types of caches.
         key = cache_key(args, kwargs)
         earlier = accepted.get(key)
         if earlier is None or earlier.places:
-            signature = signature_of_body()
             if not signature.has_cache_key:
                 key = None
             if key is None:
