@@ -144,7 +144,7 @@ class TestSoftmax:
         ):
             npf.softmax_forward(np.array(1.0))
 
-    def test_softmax_of_a_large_array_equals_softmax_of_each_row(self):
+    def test_softmax_of_large_array_is_rowwise(self):
         """The rows of a large array are processed in groups, which changes no bit."""
         scores = array(300, 700, dtype=np.float32)
         assert len(split_rows(scores)) > 1

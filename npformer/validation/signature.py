@@ -72,11 +72,9 @@ def checked(body: F) -> F:
     @functools.wraps(body)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         signature = signature_of_body()  # Reading it also tells `cache_key` about the types of caches.
-        key = cache_key(args, kwargs)
+        key = cache_key(args, kwargs) if signature.has_cache_key else None
         earlier = accepted.get(key)
         if earlier is None or earlier.places:
-            if not signature.has_cache_key:
-                key = None
             if key is None:
                 args = tuple(map(to_python_integers, args))
                 kwargs = {name: to_python_integers(value) for name, value in kwargs.items()}

@@ -133,7 +133,7 @@ def test_compare_of_dicts_names_a_factor(station):
         assert name == "factor" and abs(factor - 2) < 1e-6
 
 
-def test_compare_of_dicts_names_the_first_station_before_the_logits():
+def test_compare_of_dicts_compares_logits_last():
     wrong = {name: array + (name != "after block 0") for name, array in STATIONS.items()}
     comparison = npf.compare(wrong, {"logits": REFERENCE["logits"]} | REFERENCE)
     assert comparison.station == "after block 1"
@@ -141,7 +141,7 @@ def test_compare_of_dicts_names_the_first_station_before_the_logits():
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
-def test_compare_of_dicts_finds_no_factor_for_useless_arrays(value):
+def test_compare_of_dicts_finds_no_factor(value):
     assert npf.compare({"y": np.full(3, value)}, {"y": np.ones(3)}).mistakes == ()
     assert npf.compare({"y": np.ones(3)}, {"y": np.full(3, -np.inf)}).mistakes == ()
 
