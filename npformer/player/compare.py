@@ -23,7 +23,14 @@ from npformer.layer_norm import LayerNormParams
 from npformer.lessons.worked_example import Trace, worked_example
 from npformer.modern.causal_lm import CausalLMConfig, CausalLMParams, causal_lm_forward
 from npformer.player.player_page import Mark, Player, add_banner, format_distinct, play
-from npformer.player.port_mistakes import Mistake, Port, describe, find_mistakes, walk_stations
+from npformer.player.port_mistakes import (
+    Mistake,
+    Port,
+    describe,
+    find_factor,
+    find_mistakes,
+    walk_stations,
+)
 from npformer.tree import leaves
 from npformer.validation.checks import check_kind, wrong_kind
 from npformer.validation.signature import checked
@@ -124,13 +131,14 @@ def compare(
           whose keys are names of the worked example: "Q", "scores", "norm_1.x_hat", "z" …
         - A pair (forward, backward). `forward` returns (y, cache), and `backward(dy, cache)` returns
           (dx, grads). `grads` has the field names of `params`.
-        - A dict of values by name.
+        - A dict of values by name. If the reference is also a dict, and an array differs, compare reports a
+          factor that makes the two arrays equal.
         - The parameters of a port. If a station differs, compare tries the known mistakes of ports on this
           layer, and reports the changes that make the arrays equal.
     reference : Trace or dict of arrays, optional
         The correct values: a trace, or a dict of arrays in order, such as the stored activations of a model's
-        layers. By default, the worked example. For a port, a dict with "ids" and some of "after block 0" (the
-        embeddings), "after block 1", …, "logits".
+        layers. "logits" is compared last. By default, the worked example. For a port, a dict with "ids" and
+        some of "after block 0" (the embeddings), "after block 1", …, "logits".
     tolerance : float, optional
         The allowed error, relative to the largest number of a station. The default is 1e-6, or 1e-4 for
         float32.
@@ -160,8 +168,9 @@ def compare(
         return _compare_port(mine, config, reference, state or {}, tolerance)
     reference = worked_example() if reference is None else reference
     if isinstance(mine, Mapping):
-        comparison = _compare_by_name(mine, _reference_values(reference), tolerance)
-        return comparison._replace(trace=reference if isinstance(reference, Trace) else None)
+        if not isinstance(reference, Trace):
+            return _compare_stations(mine, reference, tolerance)
+        return _compare_by_name(mine, _reference_values(reference), tolerance)._replace(trace=reference)
     check_kind("compare", "reference", reference, Trace)
     functions = mine if isinstance(mine, tuple) else (mine,)
     if not all(callable(function) for function in functions):
@@ -191,6 +200,21 @@ def _compare_functions(
     return _compare_by_name(gradients, _reference_values(trace), tolerance)
 
 
+def _compare_stations(mine: Mapping[str, Array], reference: Any, tolerance: float | None) -> Comparison:
+    """Compare two dicts of arrays. If a station differs, try to multiply it by a factor."""
+    correct = _reference_values(reference)
+    if "logits" in correct:
+        correct["logits"] = correct.pop("logits")  # the last station of a model, in any order of the file
+    comparison = _compare_by_name(mine, correct, tolerance)
+    if comparison or not comparison._has_cell:
+        return comparison
+    values = {_station_name(name, correct): np.asarray(value) for name, value in mine.items()}
+    expected = correct[comparison.station]
+    value = _join_sentences(values[comparison.station], expected)
+    found = find_factor(value, expected, _tolerance_for(value, tolerance))
+    return comparison._replace(mistakes=found)
+
+
 def _compare_port(
     params: CausalLMParams, config: Any, reference: Any, state: Mapping[str, Array], tolerance: float | None
 ) -> Comparison:
@@ -209,7 +233,10 @@ def _compare_port(
     if comparison or math.isnan(comparison.expected):
         return comparison
     allowed = _tolerance_for(params.embedding.E, tolerance)
-    found = find_mistakes(comparison.station, correct | {"ids": ids}, port, state, allowed)
+    station = comparison.station
+    found = find_mistakes(station, correct | {"ids": ids}, port, state, allowed)
+    if not found:
+        found = find_factor(mine[station], correct[station], allowed)
     return comparison._replace(mistakes=found)
 
 

@@ -55,6 +55,7 @@ CHANGES = {  # the text of each change; {0} is the value of the mistake
     "embedding_scale": "the embeddings multiplied by √d_model",
     "tied": "the embedding as the output matrix (tied=True)",
     "own_head": "{0} as the output matrix (tied=False)",
+    "factor": "this array multiplied by {0:.6g}",
 }
 BASES = [digit * 10.0**power for power in range(2, 8) for digit in range(1, 10)]
 EPSES = [digit / 10**power for power in range(3, 13) for digit in range(1, 10)] + [0.0]
@@ -92,6 +93,17 @@ def find_mistakes(
         if difference <= best:
             smallest[mistake.name] = difference, mistake
     return tuple(mistake for _, mistake in smallest.values())
+
+
+def find_factor(value: Array, expected: Array, tolerance: float) -> tuple[Mistake, ...]:
+    """Return the factor that makes an array equal to the expected array, if there is one."""
+    if not (np.isfinite(value).all() and np.isfinite(expected).all() and value.any()):
+        return ()
+    square = float((value * value).sum())
+    factor = float((value * expected).sum()) / square  # the factor with the least squared error
+    error = np.abs(factor * value - expected).max()
+    is_equal = error <= tolerance * np.abs(expected).max()
+    return (Mistake("factor", factor),) if is_equal else ()
 
 
 def error_at(station: str, reference: Mapping[str, Array], port: Port) -> float:

@@ -192,7 +192,8 @@ def _read_config(file: "Path") -> CausalLMConfig:
     model_type = settings.get("model_type")
     if model_type not in ("llama", "mistral"):
         raise ValueError(
-            f"load_llama: {file} holds a model of the kind {model_type!r}; expected llama or mistral"
+            f"load_llama: {file} has model_type {model_type!r}; expected llama or mistral. For many other "
+            "models, the guide page ports.md shows the whole forward pass"
         )
     settings = {"num_key_value_heads": settings.get("num_attention_heads")} | settings
     config = build_config("load_llama", file, settings, CONFIG_FIELDS, CausalLMConfig, rope_layout="halves")

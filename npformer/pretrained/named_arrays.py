@@ -192,7 +192,7 @@ def check_settings(
     """
     for name, value in supported.items():
         if settings.get(name, value) != value:
-            expected = "no such thing, which no equation here has" if value is None else repr(value)
+            expected = "no such setting: its equation is not supported" if value is None else repr(value)
             raise ValueError(f"{function}: {file} says {name} = {settings[name]!r}; expected {expected}")
 
 

@@ -33,7 +33,6 @@ class Signature(NamedTuple):
     more_keywords: str  # the name of **kwargs, or ""
     rules: list[tuple[str, Rule]]  # the name and the rule of each argument, in the order of the checks
     has_cache_key: bool  # whether `cache_key` describes everything that the checks depend on
-    reads_values: bool  # whether a check depends on the values in an array
 
 
 def read_signature(body: Callable[..., Any]) -> Signature:
@@ -63,7 +62,6 @@ def read_signature(body: Callable[..., Any]) -> Signature:
         more_keywords,
         in_order,
         has_cache_key=ANYTHING not in rules.values(),
-        reads_values=any(rule.must_run_every_call for rule in rules.values()),
     )
 
 

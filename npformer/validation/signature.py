@@ -71,13 +71,13 @@ def checked(body: F) -> F:
 
     @functools.wraps(body)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        signature = signature_of_body()
+        signature = signature_of_body()  # Reading it also tells `cache_key` about the types of caches.
         key = cache_key(args, kwargs) if signature.has_cache_key else None
-        if key is None:
-            args = tuple(map(to_python_integers, args))
-            kwargs = {name: to_python_integers(value) for name, value in kwargs.items()}
         earlier = accepted.get(key)
-        if earlier is None or signature.reads_values:
+        if earlier is None or earlier.places:
+            if key is None:
+                args = tuple(map(to_python_integers, args))
+                kwargs = {name: to_python_integers(value) for name, value in kwargs.items()}
             arguments = name_arguments(signature, args, kwargs)
             try:
                 if not passes_value_checks(body.__name__, earlier, arguments):
@@ -86,7 +86,8 @@ def checked(body: F) -> F:
                 if os.environ.get("NPFORMER_FULL_TRACEBACK") == "1":
                     raise
                 raise error.with_traceback(None) from None
-        return scalars_to_arrays(body_without_warnings(*args, **kwargs))
+        result = body_without_warnings(*args, **kwargs)
+        return result if type(result) is np.ndarray else scalars_to_arrays(result)
 
     return wrapper  # type: ignore[return-value]
 

@@ -6,8 +6,9 @@ The script needs a Python with torch and transformers. npformer never needs thes
 does not import npformer. test_ports.py runs the code of the page notebooks/guide/ports.md on these models.
 
 For each model, the file has its weights in float32 under the names `MODEL.state.NAME`, the token ids, the
-embeddings ("after block 0"), the output of the first block, and the logits (of BERT: the last hidden layer).
-The outputs were computed in float64 from these weights. But transformers computes some parts in float32.
+embeddings ("after block 0"), the output of the first block, and the logits (of BERT and T5: the last hidden
+layer). The outputs were computed in float64 from these weights. But transformers computes some parts in
+float32.
 """
 
 import numpy as np
@@ -21,6 +22,7 @@ LLAMA = SIZES | {
     "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-6, "tie_word_embeddings": False,
     "max_position_embeddings": 64, "rope_theta": 500.0,
 }  # fmt: skip
+COMMON = SIZES | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}  # the defaults are larger ids
 # The original length is short, so that some pairs are scaled, some are not, and some are between.
 LLAMA_3 = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -39,19 +41,49 @@ MODELS = {
     "helium": lambda: t.HeliumForCausalLM(t.HeliumConfig(**LLAMA, head_dim=8)),
     "gemma 2": lambda: t.Gemma2ForCausalLM(
         t.Gemma2Config(
-            **LLAMA | {"tie_word_embeddings": True}, head_dim=12, query_pre_attn_scalar=7.0,
+            **LLAMA | {"tie_word_embeddings": True}, head_dim=12, query_pre_attn_scalar=7,
             attn_logit_softcapping=2.0, final_logit_softcapping=1.5, sliding_window=64,
             attn_implementation="eager",
         )
     ),
-    "gpt-2": lambda: t.GPT2LMHeadModel(t.GPT2Config(VOCAB_SIZE, 32, 16, 2, 2, 20)),
+    "gpt-2": lambda: t.GPT2LMHeadModel(
+        t.GPT2Config(vocab_size=VOCAB_SIZE, n_positions=32, n_embd=16, n_layer=2, n_head=2, n_inner=20)
+    ),
     "llama": lambda: t.LlamaForCausalLM(
         t.LlamaConfig(**LLAMA | {"num_attention_heads": 4, "num_key_value_heads": 2})
     ),
     "bert": lambda: t.BertModel(
         t.BertConfig(**SIZES, num_attention_heads=2, max_position_embeddings=32), add_pooling_layer=False
     ),
+    # With 3 heads, the slopes of ALiBi come from two powers of 2.
+    "bloom": lambda: t.BloomForCausalLM(
+        t.BloomConfig(vocab_size=VOCAB_SIZE, hidden_size=18, n_layer=2, n_head=3)
+    ),
+    "cohere": lambda: t.CohereForCausalLM(
+        t.CohereConfig(
+            **COMMON, num_attention_heads=2, num_key_value_heads=1, rope_theta=500.0, logit_scale=0.25
+        )
+    ),
+    "granite": lambda: t.GraniteForCausalLM(
+        t.GraniteConfig(
+            **LLAMA | COMMON | {"tie_word_embeddings": True}, embedding_multiplier=3.0,
+            attention_multiplier=0.2, residual_multiplier=0.6, logits_scaling=4.0,
+        )
+    ),
+    "t5": lambda: t.T5EncoderModel(
+        t.T5Config(
+            vocab_size=VOCAB_SIZE, d_model=16, d_kv=5, d_ff=20, num_layers=2, num_heads=3,
+            relative_attention_num_buckets=8, relative_attention_max_distance=6,
+            feed_forward_proj="gated-gelu",
+        )
+    ),
 }  # fmt: skip
+
+
+def name_in_file(model, name):
+    """Return the name of an array in the model's file. GPT-NeoX's head has another name in memory."""
+    is_pythia = isinstance(model, t.GPTNeoXForCausalLM)
+    return name.replace("lm_head", "embed_out") if is_pythia else name
 
 
 def run(model):
@@ -60,7 +92,8 @@ def run(model):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.3 * torch.randn_like(parameter)  # a 0 or 1 could hide a mistake
-    state = {f"state.{name}": a.numpy().copy() for name, a in model.state_dict().items()}
+    arrays = model.state_dict().items()
+    state = {f"state.{name_in_file(model, name)}": a.numpy().copy() for name, a in arrays}
     ids = torch.randint(1, VOCAB_SIZE, (2, T))
     with torch.no_grad():
         outputs = model.double()(ids, output_hidden_states=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.player.port_mistakes import CHANGES, describe
+from npformer.player.port_mistakes import CHANGES, Port, describe, walk_stations
 
 DATA = Path(__file__).parents[1] / "data"
 CONFIG = npf.CausalLMConfig(16, 20, 4, 2, 2, 1e-6, 500.0, 9, tied=False, rope_layout="halves")
@@ -75,6 +75,7 @@ PLANTED = [
     (PARAMS, CONFIG._replace(n_heads=2, n_kv_heads=1), "after block 1", ("heads", (4, 2))),
     (with_norms(lambda gamma: gamma - 1), CONFIG, "after block 1", ("one_plus_gamma", None)),
     (with_embedding(lambda E: E / 4), CONFIG, "after block 0", ("embedding_scale", None)),
+    (with_embedding(lambda E: E / 2), CONFIG, "after block 0", ("factor", 2.0)),
 ]
 
 
@@ -116,6 +117,33 @@ def test_compare_does_not_transpose_narrow_matrices():
     params = npf.init_causal_lm(20, wide, np.random.default_rng(0))
     reference = {"ids": np.array([[1, 2]]), "logits": np.ones((1, 2, 20))}
     assert npf.compare(params, reference, config=wide).mistakes == ()
+
+
+STATIONS = dict(walk_stations(PARAMS.embedding.E[REFERENCE["ids"]], 0, Port(PARAMS, CONFIG)))
+
+
+@pytest.mark.parametrize("station", STATIONS)
+def test_compare_of_dicts_names_a_factor(station):
+    """The order of the stations in the file does not matter."""
+    wrong = {name: array * (0.5 if name == station else 1) for name, array in STATIONS.items()}
+    for reference in (REFERENCE, {"logits": REFERENCE["logits"]} | REFERENCE):
+        comparison = npf.compare(wrong, reference)
+        assert comparison.station == station
+        [(name, factor)] = comparison.mistakes
+        assert name == "factor" and abs(factor - 2) < 1e-6
+
+
+def test_compare_of_dicts_compares_logits_last():
+    wrong = {name: array + (name != "after block 0") for name, array in STATIONS.items()}
+    comparison = npf.compare(wrong, {"logits": REFERENCE["logits"]} | REFERENCE)
+    assert comparison.station == "after block 1"
+    assert comparison.mistakes == ()
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
+def test_compare_of_dicts_finds_no_factor(value):
+    assert npf.compare({"y": np.full(3, value)}, {"y": np.ones(3)}).mistakes == ()
+    assert npf.compare({"y": np.ones(3)}, {"y": np.full(3, -np.inf)}).mistakes == ()
 
 
 def test_every_change_has_a_test():

@@ -238,7 +238,7 @@ LLAMA_3 = {
 }  # fmt: skip
 YARN = {"type": "yarn", "factor": 8.0}
 TOO_MANY_WORDS = make_word_tokenizer(range(30))  # the model has only 29 ids
-NO_SUCH = "expected no such thing, which no equation here has"
+NO_SUCH = "expected no such setting: its equation is not supported"
 NORM, POOLING = "blk.0.attn_norm.weight", "1_Pooling/config.json"
 # (format, changes, a part of the error message). In the changes, a tuple replaces a tensor, bytes replace a
 # file, and any other value replaces a setting.
@@ -258,7 +258,7 @@ REJECTED = [
     ("gguf", {NORM: ((32,), 12, b"")}, "attn_norm.weight is of kind 12; expected F32, F16"),
     ("gguf", {NORM: ((24,), 8, b"")}, "shape (24,); expected rows of whole groups of 32"),
     ("gguf", {NORM: ((), 0, b"")}, "shape (); expected rows"),
-    ("llama", {"model_type": "gemma"}, "of the kind 'gemma'; expected llama or mistral"),
+    ("llama", {"model_type": "gemma"}, "model_type 'gemma'; expected llama or mistral"),
     ("llama", {"rope_scaling": YARN}, "rope_type = 'yarn'; expected 'default'"),
     ("llama", {"rope_scaling": "yarn"}, f"rope_scaling = 'yarn'; {NO_SUCH}"),
     ("llama", {"rope_parameters": LLAMA_3 | {"factor": "8"}}, "config.factor is the string '8'; expected a"),

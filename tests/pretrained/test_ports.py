@@ -25,6 +25,13 @@ PORTS = {
     "phi": ("phi", {"n_layers": 2, "n_heads": 2, "partial_rotary_factor": 0.5, "base": 500.0}),
     "yarn": ("yarn", {"config": LLAMA, "factor": 4.0, "original_max_length": 16, "beta_fast": 2.0}),
     "helium": ("helium", {"config": LLAMA}),
+    "bloom": ("bloom", {"n_layers": 2, "n_heads": 3}),
+    "cohere": ("cohere", {"n_layers": 2, "n_heads": 2, "base": 500.0, "logit_scale": 0.25}),
+    "granite": ("granite", {
+        "config": LLAMA, "embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.6,
+        "logits_scaling": 4.0,
+    }),
+    "t5": ("t5_encoder", {"n_layers": 2, "n_heads": 3, "n_rows": 8, "max_distance": 6}),
     "gemma 2": ("gemma_2", {
         "n_layers": 2, "n_heads": 2, "head_dim": 12, "scalar": 7.0, "base": 500.0, "soft_cap": 2.0,
         "final_cap": 1.5,
