@@ -8,6 +8,7 @@ A submission is assigned to the student whose number, e-mail address or login fi
 used. If a file fits no student or several students, the grader lists the file, and the teacher decides.
 """
 
+import posixpath
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -228,13 +229,15 @@ def find_owners(
         guesses = {file.name: _guess_student(file, claims.get(file.name, "")) for file in to_grade}
         return Owners(guesses, [], [])
     index = index_students(class_list)
-    prefix = _find_repository_prefix(index, to_grade)
+    top = _find_class_folder(index, [file.original_name for file in to_grade])
+    paths = {file.name: file.original_name.removeprefix(top) for file in to_grade}
+    prefix = _find_repository_prefix(index, paths.values())
     by_file: dict[str, Student] = {}
     undecided = []
     for file in to_grade:
         claim = claims.get(file.name, "")
         claimed = _find_by_claim(index, claim)
-        by_path = _find_by_path(index, file.original_name, prefix)
+        by_path = _find_by_path(index, paths[file.name], prefix)
         candidates = _choose_candidates(by_path, claimed)
         if len(candidates) != 1:
             names = _join_students(candidates) or "no student on the class list"
@@ -382,12 +385,26 @@ def _find_by_name(index: Index, text: str) -> set[Student]:
     return index.get(longest, set())
 
 
-def _find_repository_prefix(index: Index, files: Iterable[Submission]) -> str:
+def _find_class_folder(index: Index, paths: Sequence[str]) -> str:
+    """Return the folder of the whole class with a slash at its end, or "".
+
+    The name of this folder can contain a number that is also a student's number, such as the number of the
+    assignment. So a folder with all files does not identify a student if two students have files in it.
+    """
+    folders = posixpath.commonprefix([path.split("/")[:-1] for path in paths])
+    top = "".join(f"{folder}/" for folder in folders)
+    rests = [path.removeprefix(top) for path in paths]
+    prefix = _find_repository_prefix(index, rests)
+    found = {student for rest in rests for student in _find_by_path(index, rest, prefix)}
+    return top if len(found) > 1 else ""
+
+
+def _find_repository_prefix(index: Index, paths: Iterable[str]) -> str:
     """Return the beginning of the names of GitHub Classroom's folders, such as "hw1-" for `hw1-ada`.
 
     It is the same for the whole class, so it is the beginning after which most folders have a login.
     """
-    folders = {part for file in files for part in file.original_name.casefold().split("/")[:2]}
+    folders = {part for path in paths for part in path.casefold().split("/")[:2]}
     counts = Counter[str]()
     for folder in folders:
         for match in re.finditer("-", folder):

@@ -16,7 +16,10 @@ from npformer.grader.submissions import NOT_CODE, Submission, parse_lms_name
 MAX_COMPANIONS = 40
 MAX_COMPANION_BYTES = 8_000_000  # With a submission of 16 MB, this fits into one frame of the protocol.
 MODULE_SUFFIX = ".py"
-DATA_SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".dat", ".npy", ".npz", ".pkl")
+DATA_SUFFIXES = (
+    ".csv", ".tsv", ".txt", ".md", ".json", ".yaml", ".yml", ".toml", ".ini", ".xml", ".xlsx", ".dat", ".bin",
+    ".npy", ".npz", ".pkl", ".mat", ".h5", ".png", ".jpg", ".jpeg", ".gif",
+)  # fmt: skip
 # The beginning of a file name, where a system writes all files into one folder. The student's own file name
 # follows it. The keys are those of LMS_NAME_PATTERNS.
 FLAT_PREFIXES = {

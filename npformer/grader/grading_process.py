@@ -418,7 +418,8 @@ def _suggest_name(exercise_id: str, names: Sequence[str]) -> str:
     wanted = exercise_id.replace(".", "_")
     exercise_names = [exercise.name for exercise in list_exercises()]
     for name in names:
-        closest = get_close_matches(name.replace(".", "_"), exercise_names, 1, NAME_SIMILARITY)
+        similar = name.casefold().replace(".", "_")
+        closest = get_close_matches(similar, exercise_names, 1, NAME_SIMILARITY)
         if name != wanted and closest == [wanted]:
             return templates.sentence(make_finding("name_suggested", name=name, wanted=wanted))
     return ""

@@ -21,7 +21,7 @@ from npformer.grader.class_list import (
     index_students,
     read_students,
 )
-from npformer.grader.points import StudentPoints
+from npformer.grader.points import StudentPoints, count
 from npformer.grader.tables import BYTE_ORDER_MARKS, Table, encode_table, find_column, read_table
 from npformer.grader.worker.protocol import readable
 
@@ -108,7 +108,7 @@ def _check_maximum_grade(file_name: str, table: Table, column_name: str, assignm
         except ValueError:
             raise ValueError(f"{file_name}: expected a number as maximum grade, got {text!r}") from None
         if assignment.worth() > maximum:
-            reason = f"the assignment gives {assignment.worth():g} points, the maximum grade is {text}"
+            reason = f"the assignment gives {count(assignment.worth(), 'point')}, the maximum grade is {text}"
             raise ValueError(f"{file_name}: {reason}; Moodle ignores larger grades")
 
 
@@ -194,7 +194,7 @@ def _match_rows(
 
 def _describe(entry: StudentPoints) -> str:
     """Return a student with the points."""
-    return f"{entry.student} has {entry.total:g} points"
+    return f"{entry.student} has {count(entry.total, 'point')}"
 
 
 def _add_byte_order_mark(table: Table) -> Table:

@@ -131,6 +131,7 @@ def thread_grader(monkeypatch, tmp_path):
     monkeypatch.setattr(worker_server, "os", SimpleNamespace(**{**vars(os), "_exit": raise_exit}))
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # A notebook replaces it.
     modules = set(sys.modules)
     monkeypatch.chdir(tmp_path)
     with SubmissionGrader(str(tmp_path), GENEROUS) as grader:

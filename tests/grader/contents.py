@@ -4,6 +4,7 @@ Each submission answers three exercises. A line costs at most the statement that
 exercises that do not depend on the line.
 """
 
+import textwrap
 from typing import NamedTuple
 
 from honest import make_notebook
@@ -73,6 +74,17 @@ CONTENTS = {
     ),
     "torch if it is installed": Content(
         "try:\n    import torch\nexcept ImportError:\n    torch = None\n" + NUMPY + ANSWERS
+    ),
+    "annotations of unknown names": Content(
+        NUMPY
+        + "class Pair:\n    def first(self, x: Vector): ...\nasync def wait(x: Vector): ...\n"
+        + ANSWERS.replace("(scores)", "(scores: np.Tensor) -> Optional[Vector]"),
+        problem="line 3: an annotation was ignored (NameError: name 'Vector' is not defined). line 4: an",
+    ),
+    "an annotation and a default that fail": Content(
+        NUMPY + BAG + TABLE + SOFTMAX.replace("(scores)", "(scores: Vector, axis=AXIS)"),
+        NOT_SOFTMAX,
+        "NameError: name 'AXIS' is not defined; the statement was skipped.",
     ),
     # statements that fail
     "a failed plot": Content(
@@ -185,6 +197,16 @@ CONTENTS = {
     "copies that are read-only": Content(
         NUMPY + "import os\norder_bag = 'a' if os.stat('w.txt').st_mode & 0o222 else 'b'\n" + TABLE + SOFTMAX,
         files=(("w.txt", b"1"), ("w.txt/x.py", b"the name of a file cannot be a folder"), ("x" * 300, b"")),
+    ),
+    "writefile in a new folder": Content(
+        ("!mkdir own", "%%writefile own/steps.py\n" + NUMPY + ANSWERS, "%run own/steps.py")
+    ),
+    "data after a change of the folder": Content(
+        ("%cd data\n" + NUMPY + "order_bag = np.loadtxt('letters.csv', str).item()", TABLE + SOFTMAX),
+        files=(("data/letters.csv", b"b"),),
+    ),
+    "answers of a program in a notebook": Content(
+        (NUMPY + BAG, "if __name__ == '__main__':\n" + textwrap.indent(TABLE + SOFTMAX, "    "))
     ),
     "a magic without a file": Content(
         ("%run\n" + NUMPY, ANSWERS),

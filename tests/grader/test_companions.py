@@ -105,14 +105,15 @@ def test_attach_companions_takes_no_file_of_others(name, data, with_class_list, 
 
 
 def test_read_companions_keeps_folders_and_the_own_folder(tmp_path):
-    members = {"src/hw1.py": HW1, "src/tools/helper.py": "", "data/w.csv": "1"}
+    members = {"src/hw1.py": HW1, "src/tools/helper.py": "", "data/w.csv": "1", "data/plot.png": "2"}
     files = {
         "Anna Smith_4711_assignsubmission_file_/hw.zip": make_zip(members),
         "mosseve_4712_991_hw1.py": b"",
     }
     found = read_all(attach_companions(list_files(tmp_path, files), None))
     hw1 = found["Anna Smith_4711_assignsubmission_file_/hw.zip/src/hw1.py"]
-    assert hw1 == Companions("src", (("data/w.csv", b"1"), ("src/tools/helper.py", b"")))
+    others = (("data/plot.png", b"2"), ("data/w.csv", b"1"), ("src/tools/helper.py", b""))
+    assert hw1 == Companions("src", others)
 
 
 def test_read_companions_names_files_that_are_left_out(monkeypatch):

@@ -4,6 +4,7 @@ import pytest
 from contents import CONTENTS, IDS
 
 from npformer.grader.companions import Companions
+from npformer.grader.worker.statements import MAIN_BLOCK
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
@@ -26,3 +27,12 @@ def test_grade_missing_answer_names_its_own_statement(thread_grader):
     reason = "line 4: FileNotFoundError: [Errno 2] No such file or directory: 'x'; the statement was skipped."
     assert table.evidence == reason and table.status == bag.status == softmax.status == "not read"
     assert bag.evidence == bag.problem and reason not in bag.problem
+
+
+def test_grade_explains_answers_that_are_defined_only_in_a_program(thread_grader):
+    """A file is imported, so the block did not run. The reason is given for each answer of the block."""
+    text = "if __name__ == '__main__':\n    order_bag = 'b'\n    scale = 2\npe_table = scale\n"
+    bag, table, _ = thread_grader.grade("a.py", text.encode(), IDS)
+    assert (bag.status, table.status) == ("not read", "not read")
+    assert bag.evidence == f"line 1: {MAIN_BLOCK}"
+    assert "NameError: name 'scale' is not defined because line 1 did not run;" in table.evidence

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def grade_replies(thread_grader):
             cpu_used=0.0,
             received_limits=None,
             wall_left=None,
-            is_late=False,
+            wall_left_for_calls=None,
             budget=grading_process.BUDGET,
         ):
             def launch_worker():
@@ -47,14 +48,20 @@ def grade_replies(thread_grader):
                 stack.enter_context(worker_end)
                 for reply in replies:
                     Channel(worker_end).send(reply if isinstance(reply, bytes) else pack(reply, []))
-                if not is_late:
+                if wall_left_for_calls is None:
                     worker_end.shutdown(socket.SHUT_WR)
                 if received_limits is not None:
                     received_limits.append((thread_grader.cpu, thread_grader.wall_left))
                 thread_grader.worker = ThreadWorker(Channel(grader_end), cpu_used)
                 return thread_grader.worker.channel
 
+            def read_answers(reply):
+                SubmissionGrader.read_answers(thread_grader, reply)
+                thread_grader.wall_left = wall_left_for_calls
+
             thread_grader.launch_worker = launch_worker
+            if wall_left_for_calls is not None:  # The first reply takes as long as it needs.
+                thread_grader.read_answers = read_answers
             return [
                 (row.status, row.evidence) for row in thread_grader.grade("a.py", b"", ids, budget=budget)
             ]
@@ -162,10 +169,19 @@ def test_call_remotely_reports_changed_arguments(thread_grader):
 def test_exchange_uses_up_the_wall_limit(thread_grader):
     thread_grader.wall_left = 600.0
     grader_end, worker_end = socket.socketpair()
+
+    def reply_later():
+        channel = Channel(worker_end)
+        channel.receive()
+        time.sleep(0.1)  # The exchange has begun, so it lasts at least this long.
+        channel.send(b"x")
+
     with grader_end, worker_end:
-        threading.Timer(0.2, Channel(worker_end).send, [b"x"]).start()
+        thread = threading.Thread(target=reply_later)
+        thread.start()
         assert thread_grader.exchange(Channel(grader_end), b"") == b"x"
-    assert thread_grader.wall_left < 599.9
+        thread.join()
+    assert thread_grader.wall_left <= 599.9
 
 
 LOOKS_AT_TIMER = """
@@ -193,10 +209,10 @@ def test_request_stops_waiting_at_the_limit(grade_replies, thread_grader):
     assert grade_replies(TABLE, wall_left=0.0) == [
         ("not read", "The code was still running after 2 seconds.")
     ]
-    rows = grade_replies(TABLE, wall_left=0.05, is_late=True)
-    assert rows == [("error", "The code was still running after 2 seconds.")]
     thread_grader.limits = Limits(seconds=1)
     rows = grade_replies(TABLE, cpu_used=0.9)
+    assert rows == [("error", "The code was still running after 1 second.")]
+    rows = grade_replies(TABLE, wall_left_for_calls=0.05)
     assert rows == [("error", "The code was still running after 1 second.")]
 
 

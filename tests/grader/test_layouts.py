@@ -97,6 +97,13 @@ LAYOUTS: dict[
         "week-2-hw-submissions/week-2-hw-s/hw1.py": OTHER_ANNA,
     },
     "google classroom": {"HW 1/Zoë Núñez - hw1.ipynb": ZOE, "HW 1/Copy of hw1.ipynb": None},
+    "a folder with a student's number": {
+        "CS101-HW 1-4711/Zoë Núñez_4714_assignsubmission_file_/hw1.py": ZOE,
+        "CS101-HW 1-4711/Ben Ode_4713_assignsubmission_file_/hw1.py": BEN,
+        "CS101-HW 1-4711/Anna Smith/4712.py": None,
+    },
+    "absolute paths in a zip file": {"/hw/4713/hw1.py": BEN, "/hw/4714/hw1.py": ZOE},
+    "a folder of one student": {"hw 4711/bode.py": ANNA, "hw 4711/src/help.py": ANNA},
     "otter": {"hw1_4711_03_03T22_15_00_004712.zip/hw1.ipynb": None},
     "e-mail": {
         "anna@x.org/hw1.py": ANNA,

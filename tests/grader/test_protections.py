@@ -47,6 +47,12 @@ def read_memory_of_grader():
 def read_own_class():
     from npformer.exercises.bank import bank
     bank()["pe.table"]
+def import_from_disk():
+    import sys
+    sys.meta_path[:] = [finder for finder in sys.meta_path if "Fake" not in type(finder).__name__]
+    sys.path.insert(0, os.path.dirname(os.path.dirname("@bank@")))
+    sys.modules.pop("npformer", None)
+    from npformer.positional import positional_encoding
 attempt("network", lambda: socket.create_connection(("127.0.0.1", @port@), 60))
 attempt("read", lambda: open("@secret@").read())
 attempt("write", lambda: open("@folder@/written", "w").close())
@@ -55,6 +61,7 @@ attempt("others", lambda: open("/proc/@pid@/environ", "rb").read(1))
 attempt("signal", lambda: os.kill(@pid@, 0))
 attempt("import", read_own_class)
 attempt("disk", lambda: open("@bank@").read())
+attempt("path", import_from_disk)
 attempt("memory", read_memory_of_grader)
 student = " ".join(["tried", *done])
 """
@@ -189,6 +196,7 @@ ROWS = {  # for each row of the table: what the probe tries, and the columns tha
     "verdict in memory": ("memory", ALWAYS - {"no sandbox, root"}),
     "import of answers": ("import", ALWAYS),
     "answers on the disk": ("disk", IN_SANDBOX),
+    "import of answers from the disk": ("path", IN_SANDBOX),
     "network": ("network", IN_SANDBOX),
     "writes": ("write", IN_SANDBOX),
     "reads": ("read", IN_SANDBOX),

@@ -243,7 +243,7 @@ REJECTED = {  # the text of a file, and a part of the message
     FRENCH.replace("10,00", "0,5"): "the maximum grade is 0,5; Moodle ignores larger grades",
     SPANISH.replace("10,00", "0,5"): "the maximum grade is 0,5; Moodle ignores larger grades",
     "Name,Grade\n": "or Canvas' gradebook (columns Student, ID, Section); the columns are Name, Grade",
-    MOODLE.replace("10.00", "0.5"): "the assignment gives 1 points, the maximum grade is 0.5; Moodle ignores",
+    MOODLE.replace("10.00", "0.5"): "the assignment gives 1 point, the maximum grade is 0.5; Moodle ignores",
     MOODLE.replace("10.00", '"0,5"'): "the maximum grade is 0,5; Moodle ignores larger grades",
     MOODLE.replace("10.00", "Good"): "expected a number as maximum grade, got 'Good'",
     CANVAS: "the title is 'The class', the assignments are HW 1 (55), HW 2 (56)",

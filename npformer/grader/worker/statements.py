@@ -23,13 +23,14 @@ MAX_STATEMENT_PARTS = 300  # the largest number of unindented lines in a stateme
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 NO_START = re.compile(r"\s|#|$")  # the beginning of a line that does not begin a statement
 BRANCH = re.compile(r"(else|elif|except|finally)\b")  # the beginning of a line that may continue a statement
+MAIN_BLOCK = "the block below `if __name__ == ...` did not run, because the file is imported."
 BOUND_NAME = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)|^(\w+)\s*(?::[^=]*)?=(?!=)", re.MULTILINE)
 
 
 class Failure(NamedTuple):
-    """A statement that failed: where it is, and a sentence about the error."""
+    """A statement that did not define its names: the cause in a few words, and a sentence about it."""
 
-    where: str
+    cause: str  # such as "line 3 failed"
     problem: str
 
 
@@ -45,8 +46,13 @@ class Record:
 
     def add_failure(self, where: str, reason: str, names: set[str]) -> None:
         """Record a failed statement, which should have defined these names."""
-        failure = Failure(where, f"{where}: {reason}; the statement was skipped.")
+        failure = Failure(f"{where} failed", f"{where}: {reason}; the statement was skipped.")
         self.failures.append(failure)
+        self.failed_names |= dict.fromkeys(names, failure)
+
+    def add_main_block(self, where: str, names: set[str]) -> None:
+        """Record a block that runs only in a program. It should have defined these names."""
+        failure = Failure(f"{where} did not run", f"{where}: {MAIN_BLOCK}")
         self.failed_names |= dict.fromkeys(names, failure)
 
     def add_note(self, note: str) -> None:
@@ -62,7 +68,7 @@ class Record:
         """Return the reason why a name is not defined, if a failed statement should have defined it."""
         if not isinstance(error, NameError) or error.name not in self.failed_names:
             return ""
-        return f" because {self.failed_names[error.name].where} failed"
+        return f" because {self.failed_names[error.name].cause}"
 
 
 def describe_error(error: BaseException) -> str:
@@ -107,12 +113,14 @@ class Runner:
         try:
             self._execute(statement, place)
         except BaseException as error:  # A file can also raise SystemExit and KeyboardInterrupt.
-            is_handled = isinstance(error, ModuleNotFoundError) and (
-                self._replace_module(statement, place, error)
-                or self._defines_without_annotations(statement, place)
+            is_handled = self._replace_module(statement, place, error) or self._define_without_annotations(
+                statement, place, error
             )
             if not is_handled:
                 self._record_error(statement, place, error)
+        if _is_main_block(statement) and self.names["__name__"] != "__main__":
+            names = _list_bound_names(statement) - self.names.keys()
+            self.record.add_main_block(self.record.format_where(place, statement.lineno), names)
 
     def _execute(self, statement: ast.stmt, place: str) -> None:
         """Run one statement. `await` is allowed, as in a notebook."""
@@ -123,24 +131,32 @@ class Runner:
 
             asyncio.run(result)
 
-    def _defines_without_annotations(self, statement: ast.stmt, place: str) -> bool:
-        """Return whether a function can be defined if its annotations are not evaluated.
+    def _define_without_annotations(self, statement: ast.stmt, place: str, error: BaseException) -> bool:
+        """Define a function or class without evaluating its annotations. Returns False if this fails too.
 
-        An annotation such as `x: torch.Tensor` is no use of the module.
+        Python 3.14 and newer do not evaluate annotations either. An annotation such as `x: torch.Tensor` is
+        also no use of the module torch.
         """
-        if not isinstance(statement, ast.FunctionDef):
+        is_definition = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if not is_definition or not isinstance(error, Exception):
             return False
         flags = self.compile.flags | __future__.annotations.compiler_flag
-        with suppress(BaseException):
+        try:
             exec(compile(ast.Module([statement], []), place, "exec", flags), self.names)
-            return True
-        return False
+        except BaseException:
+            return False
+        if not isinstance(error, ModuleNotFoundError):  # A missing module has a note of its own.
+            where = self._find_line(statement, place, error)
+            self.record.add_note(f"{where}: an annotation was ignored ({describe_error(error)}).")
+        return True
 
-    def _replace_module(self, statement: ast.stmt, place: str, error: ModuleNotFoundError) -> bool:
+    def _replace_module(self, statement: ast.stmt, place: str, error: BaseException) -> bool:
         """Define the name of an import whose module is not installed. Returns False for other statements.
 
         A name that exists is kept.
         """
+        if not isinstance(error, ModuleNotFoundError):
+            return False
         if not isinstance(statement, ast.Import | ast.ImportFrom):
             return False
         module = error.name or "a module"
@@ -154,14 +170,18 @@ class Runner:
         return True
 
     def _record_error(self, statement: ast.stmt, place: str, error: BaseException) -> None:
-        """Record the error of a statement, with the line in this place that raised it."""
-        lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == place]
-        line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
-        where = self.record.format_where(place, line or (lines[-1] if lines else statement.lineno))
+        """Record the error of a statement."""
+        where = self._find_line(statement, place, error)
         reason = describe_error(error) + self.record.explain_name_error(error)
         if isinstance(error, SyntaxError):
             reason = _describe_syntax_error(error)
         self.record.add_failure(where, reason, _list_bound_names(statement))
+
+    def _find_line(self, statement: ast.stmt, place: str, error: BaseException) -> str:
+        """Return the line of a statement in this place that raised the error."""
+        lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == place]
+        line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+        return self.record.format_where(place, line or (lines[-1] if lines else statement.lineno))
 
 
 def _split_import(statement: ast.stmt) -> Iterator[ast.stmt]:
@@ -175,6 +195,11 @@ def _split_import(statement: ast.stmt) -> Iterator[ast.stmt]:
         else:
             part = ast.ImportFrom(statement.module, [alias], statement.level)
         yield ast.copy_location(part, statement)
+
+
+def _is_main_block(statement: ast.stmt) -> bool:
+    """Return whether a statement is a block such as `if __name__ == "__main__":`."""
+    return isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
 
 
 def _list_bound_names(statement: ast.stmt) -> set[str]:

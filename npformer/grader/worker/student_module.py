@@ -7,6 +7,7 @@ student gets.
 
 import importlib
 import json
+import os
 import re
 import shlex
 import sys
@@ -47,8 +48,9 @@ class StudentModule(NamedTuple):
 def run_submission(name: str, data: bytes, record: Record | None = None) -> StudentModule:
     """Run the file, or the notebook's cells in order. A statement that fails costs only itself."""
     record = record or Record()
-    module = ModuleType(MODULE_NAME)
-    sys.modules[MODULE_NAME] = module  # Dataclasses and pickle look up the module here.
+    # Jupyter runs a notebook as a program, in which `__name__` is "__main__". A file is imported.
+    module = ModuleType("__main__" if _is_notebook(name) else MODULE_NAME)
+    sys.modules[module.__name__] = module  # Dataclasses and pickle look up the module here.
     names = vars(module)
     shell = Shell(Runner(names, record))
     names.update({"__file__": name, "display": shell.display, "get_ipython": lambda: shell})
@@ -157,9 +159,11 @@ class Shell:
         self.place = ""
 
     def run_line_magic(self, name: str, line: str, *rest: object) -> Any:
-        """Run a file (`%run`), or the code of `%time`, whose value is returned. Ignore other magics."""
+        """Run `%run`, `%cd`, or the code of `%time`, whose value is returned. Ignore other magics."""
         if name == "run":
             self._run_file(line)
+        if name == "cd":
+            os.chdir(_find_file_name(line))
         if name != "time":
             return None
         source = re.sub(r"^(-\S+\s+)*", "", line)
@@ -202,6 +206,7 @@ def _write_file(line: str, text: str) -> None:
     path = Path(_find_file_name(line))
     is_appended = "-a" in line.split() and path.exists()
     old_text = path.read_text("utf-8") if is_appended else ""
+    path.parent.mkdir(parents=True, exist_ok=True)  # The command `!mkdir` did not run.
     path.unlink(missing_ok=True)  # The file may be a read-only copy of a submitted file.
     path.write_text(old_text + text, "utf-8")
     importlib.invalidate_caches()  # so that `import` finds the new file
