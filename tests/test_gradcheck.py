@@ -585,6 +585,20 @@ def test_gradcheck_float32_uses_differences_in_float64():
     assert dtypes == {"float32", "float64"}
 
 
+@pytest.mark.parametrize("factor, verdict", [(1, "pass"), (1 + 1e-5, "fail")])
+def test_gradcheck_float32_arguments_may_have_float64_output(factor, verdict):
+    """A loss is often summed in float64. Its gradient is rounded to float32 all the same."""
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+
+    def forward(x):
+        return np.asarray(np.tanh(x).sum(dtype=np.float64)), x
+
+    def backward(dy, x):
+        return (factor * tanh_backward(dy, x)).astype(x.dtype)
+
+    assert check_one_row(forward, backward, x).verdict == verdict
+
+
 def test_gradcheck_forward_that_rounds_does_not_fail():
     """If the forward pass always rounds to float32, gradcheck allows for this rounding."""
     x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)

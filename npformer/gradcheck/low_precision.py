@@ -34,6 +34,7 @@ from npformer.gradcheck.relations import (
     Relation,
     detect_partial_error,
     find_relation,
+    is_number,
     max_abs,
 )
 from npformer.gradcheck.report import GradientReport, GradientRow, Precision, make_note
@@ -291,10 +292,19 @@ def find_description(comparison: Comparison, errors: Errors, arrays: Mapping[str
     relation = find_relation([case], DETECTORS_OF_MEANS)
     if relation is None:
         return ()
-    if relation.kind == "factor":
-        factor = round_factor(relation.parameters["factor"].value, noise)
-        relation = Relation("factor", {"factor": factor, "origins": ()})
-    return describe_relation(relation)
+    return describe_relation(round_relation(relation, noise))
+
+
+def round_relation(relation: Relation, noise: float) -> Relation:
+    """Return a relation whose factor, if it has one, is rounded as `round_factor` rounds."""
+    if "factor" not in relation.parameters:
+        return relation
+    factor = round_factor(relation.parameters["factor"].value, noise)
+    if relation.kind != "factor":
+        return Relation(relation.kind, {**relation.parameters, "factor": factor})
+    if is_number(factor, -1):
+        return Relation("sign")
+    return Relation("factor", {"factor": factor, "origins": ()})
 
 
 def round_factor(value: float, noise: float) -> Factor:
@@ -302,7 +312,7 @@ def round_factor(value: float, noise: float) -> Factor:
     fraction = Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
     if abs(float(fraction) - value) <= noise * abs(value):
         return Factor(float(fraction), fraction, is_root=False)
-    digits = max(1, int(-math.log10(noise)))
+    digits = max(1, math.ceil(-math.log10(noise)))
     return Factor(float(f"{value:.{digits}g}"), None, is_root=False)
 
 
