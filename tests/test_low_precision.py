@@ -180,6 +180,34 @@ def test_low_precision_saved_probability_of_one_passes():
     assert report, report
 
 
+def alibi(scores, slopes):
+    """Compute attention weights with a linear penalty on the distance, and one slope per head."""
+    distances = abs(np.arange(5)[:, None] - np.arange(5))
+    return softmax(scores - slopes[:, None, None] * distances)
+
+
+@pytest.mark.parametrize("is_correct", [True, False])
+def test_low_precision_error_that_changes_its_sign_fails(is_correct):
+    """The slope of head 1 gets the gradient of head 0. Its error is large, but its sign differs far away."""
+
+    def forward(scores, slopes):
+        p = alibi(wide(scores), wide(slopes))
+        return p.astype(F32), p
+
+    def backward(dp, p):
+        ds = p * (dp - (dp * p).sum(-1, keepdims=True))
+        distances = abs(np.arange(5)[:, None] - np.arange(5))
+        dslopes = -(ds * distances).sum((1, 2))
+        if not is_correct:
+            dslopes[1] = dslopes[0]
+        return ds.astype(F32), dslopes.astype(F32)
+
+    rng = np.random.default_rng(28)
+    args = rng.standard_normal((2, 5, 5)).astype(F32), rng.uniform(0.1, 1, size=2).astype(F32)
+    report = npf.gradcheck(forward, backward, *args, reference=alibi)
+    assert [row.verdict == "pass" for row in report.rows] == [True, is_correct], report
+
+
 # --- random directions ------------------------------------------------------------------------------
 
 
