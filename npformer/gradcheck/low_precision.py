@@ -29,6 +29,7 @@ from npformer.gradcheck.leaf_comparison import make_failing_row
 from npformer.gradcheck.notes import describe_relation
 from npformer.gradcheck.relations import (
     DETECTORS,
+    Array,
     Case,
     Factor,
     Relation,
@@ -54,8 +55,8 @@ FAR = 2.0**-5
 # changes smoothly along a line, where a rounding error jumps. A jump is a step that is larger than this share
 # of the error's range.
 LARGEST_STEP = 0.25
-# In float32, a smooth error above this share of the largest gradient (4096 roundings) is a mistake. In float16,
-# a rounding error may be as large.
+# In float32, a smooth error above this share of the largest gradient (4096 roundings) is a mistake. In
+# float16, a rounding error may be as large.
 LARGE_ERROR = 2.0**-12
 LINES = 2  # the number of lines
 MOST_CALLS = 100_000  # the largest number of calls of the reference for a comparison of all entries
@@ -284,7 +285,7 @@ def measure_systematic(kernel: Kernel, comparison: Comparison, errors: Errors) -
     return systematic
 
 
-def changes_smoothly(kernel: Kernel, comparison: Comparison, columns: Sequence[Floats | int]) -> Floats:
+def changes_smoothly(kernel: Kernel, comparison: Comparison, columns: Sequence[Floats | int]) -> Array:
     """Return for each column whether the error has no jump along a few lines. Then it is not rounding."""
     is_smooth = np.ones(len(columns), dtype=np.bool_)
     for _ in range(LINES):
