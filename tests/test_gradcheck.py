@@ -35,7 +35,7 @@ from npformer.gradcheck.high_precision import describe_sampling
 from npformer.gradcheck.leaf_comparison import TABLE_LIMIT, LeafComparison
 from npformer.gradcheck.notes import describe_count, describe_observation
 from npformer.gradcheck.relations import Relation
-from npformer.gradcheck.report import VERDICTS, make_note
+from npformer.gradcheck.report import VERDICTS, Precision, make_note
 
 ALL_BUGS = PLANTED_BUGS | LATER_BUGS | FRESH_BUGS
 
@@ -855,6 +855,24 @@ def test_line_names_why_quotients_disagree(right, left, reason):
     assert line._explain_disagreement(best).reason is reason
 
 
+def test_str_precision_has_the_largest_systematic_error_and_percent():
+    rows = PASSING, PASSING._replace(systematic=1.5), PASSING._replace(systematic=0.5)
+    precision = Precision("bfloat16", 2.0**-8, 32, 0.25, 40, 70)
+    first, second, *_ = str(GradientReport(rows, 2.7, "", precision)).splitlines()
+    assert "the largest systematic error is 1.5 rounding units" in first
+    assert "40 calls of forward" in second
+    assert "below 25 % of an entry" in second
+
+
+def test_str_summary_names_the_failing_leaf_with_the_largest_error():
+    smaller = FAILING._replace(path="b", error=0.5)
+    assert "worst params.W_1" in str(GradientReport((smaller, FAILING), 1e-8))
+
+
+def test_repr_html_escapes_the_summary():
+    assert "<b>" not in GradientReport((AT_A_KINK,), 1e-8)._repr_html_()
+
+
 # What a note is made from
 
 
@@ -865,6 +883,10 @@ def make_comparisons(forward, backward, *args, directions=None):
 
 
 FAILURE, KINK, PASS = ("fail", Reason.NONE), ("kink", Reason.KINK), ("pass", Reason.NONE)
+
+
+def test_describe_count_has_count_before_size():
+    assert "in 1 of 3" in describe_count(1, 3)
 
 
 @pytest.mark.parametrize(
@@ -904,14 +926,14 @@ def test_collect_arrays_divides_gradients_by_the_unit():
 
 def test_collect_arrays_has_no_gradient_along_directions():
     x, ids = np.array([1.0, 3.0, -2.0]), np.array([0, 2, 2])
-    pair = make_comparisons(sum_of_squares, sum_of_squares_backward, x, ids, directions=2)
-    assert "the gradient of x" not in _collect_arrays(*pair, 1.0)
+    calls, comparisons = make_comparisons(sum_of_squares, sum_of_squares_backward, x, ids, directions=2)
+    assert "the gradient of x" not in _collect_arrays(calls, comparisons, 1.0)
 
 
 def test_collect_arrays_has_each_output_of_a_tree():
     x = np.array([1.0, 3.0])
-    pair = make_comparisons(lambda x: ((x, 2 * x), x), lambda dy, x: dy[0] + 2 * dy[1], x)
-    arrays = _collect_arrays(*pair, 1.0)
+    calls, comparisons = make_comparisons(lambda x: ((x, 2 * x), x), lambda dy, x: dy[0] + 2 * dy[1], x)
+    arrays = _collect_arrays(calls, comparisons, 1.0)
     assert arrays["output.1"].tolist() == [2, 6]
     assert arrays["d_output.1"].shape == (2,)
 
@@ -976,7 +998,7 @@ def test_gradcheck_unused_argument_for_d_output_of_any_sign(seed):
         y,
         rng=np.random.default_rng(seed),
     )
-    assert report.rows[1].note.headline == SHOULD_BE_ZERO
+    assert report.rows[1].note.startswith(SHOULD_BE_ZERO)
 
 
 @pytest.mark.parametrize("directions", [None, 3])
@@ -988,4 +1010,4 @@ def test_gradcheck_bump_is_constant_only_here(directions):
         return np.maximum(0, 4 - abs(x - 6)), x
 
     row = check_one_row(forward, lambda dy, x: dy * np.cos(np.arange(8.0)), x, directions=directions)
-    assert row.note.headline == SHOULD_BE_ZERO_HERE
+    assert row.note.startswith(SHOULD_BE_ZERO_HERE)
