@@ -855,7 +855,7 @@ def test_line_names_why_quotients_disagree(right, left, reason):
     assert line._explain_disagreement(best).reason is reason
 
 
-def test_str_precision_has_the_largest_systematic_error_and_percent():
+def test_str_precision_has_largest_error_and_percent():
     rows = PASSING, PASSING._replace(systematic=1.5), PASSING._replace(systematic=0.5)
     precision = Precision("bfloat16", 2.0**-8, 32, 0.25, 40, 70)
     first, second, *_ = str(GradientReport(rows, 2.7, "", precision)).splitlines()

@@ -492,7 +492,7 @@ def test_round_relation_keeps_the_known_digits(relation, rounded):
     assert low_precision.round_relation(relation, 1e-3) == rounded
 
 
-def test_low_precision_names_no_other_array_that_fits_badly():
+def test_low_precision_names_no_array_fitting_badly():
     """The sum of softmax is missing, so the gradient is p d_output. It is not a multiple of d_output."""
     segments = np.array([0, 0, 1, 2, 1, 0, 2])
 
