@@ -864,7 +864,7 @@ def test_str_precision_has_largest_error_and_percent():
     assert "below 25 % of an entry" in second
 
 
-def test_str_summary_names_the_failing_leaf_with_the_largest_error():
+def test_str_summary_names_leaf_with_largest_error():
     smaller = FAILING._replace(path="b", error=0.5)
     assert "worst params.W_1" in str(GradientReport((smaller, FAILING), 1e-8))
 
