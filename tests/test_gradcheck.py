@@ -989,7 +989,7 @@ SHOULD_BE_ZERO_HERE = describe_observation(Relation("should_be_zero_here", {"oth
 
 
 @pytest.mark.parametrize("seed", [0, 4])  # d_output is negative for seed 4
-def test_gradcheck_unused_argument_for_d_output_of_any_sign(seed):
+def test_gradcheck_names_unused_argument_for_any_sign(seed):
     x, y = np.array([1.0, 3.0, -2.0]), np.array([0.5, 2.0, 0.7])
     report = gradcheck(
         lambda x, y: (np.asarray((x**2).sum()), (x, y)),
