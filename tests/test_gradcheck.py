@@ -28,12 +28,14 @@ from valid_calls import fingerprint
 
 import npformer as npf
 from npformer import GradientReport, GradientRow, LayerNormParams, assert_gradients, gradcheck
-from npformer.gradcheck.diagnosis import _compute_tables
+from npformer.gradcheck.diagnosis import _collect_arrays, _compute_tables, _count_failures
 from npformer.gradcheck.finite_differences import Estimate, Line, Reason
 from npformer.gradcheck.function_calls import Calls
 from npformer.gradcheck.high_precision import describe_sampling
-from npformer.gradcheck.leaf_comparison import TABLE_LIMIT
-from npformer.gradcheck.report import VERDICTS, make_note
+from npformer.gradcheck.leaf_comparison import TABLE_LIMIT, LeafComparison
+from npformer.gradcheck.notes import describe_count, describe_observation
+from npformer.gradcheck.relations import Relation
+from npformer.gradcheck.report import VERDICTS, Precision, make_note
 
 ALL_BUGS = PLANTED_BUGS | LATER_BUGS | FRESH_BUGS
 
@@ -585,6 +587,20 @@ def test_gradcheck_float32_uses_differences_in_float64():
     assert dtypes == {"float32", "float64"}
 
 
+@pytest.mark.parametrize("factor, verdict", [(1, "pass"), (1 + 1e-5, "fail")])
+def test_gradcheck_float32_arguments_may_have_float64_output(factor, verdict):
+    """A loss is often summed in float64. Its gradient is rounded to float32 all the same."""
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+
+    def forward(x):
+        return np.asarray(np.tanh(x).sum(dtype=np.float64)), x
+
+    def backward(dy, x):
+        return (factor * tanh_backward(dy, x)).astype(x.dtype)
+
+    assert check_one_row(forward, backward, x).verdict == verdict
+
+
 def test_gradcheck_forward_that_rounds_does_not_fail():
     """If the forward pass always rounds to float32, gradcheck allows for this rounding."""
     x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
@@ -766,6 +782,8 @@ def test_compute_tables_only_if_they_fit():
     for n_entries, has_table in ((TABLE_LIMIT // 4, True), (TABLE_LIMIT // 4 + 1, False)):
         comparisons = [Namespace(x=np.zeros(n_entries), is_sampled=False)]
         assert bool(_compute_tables(calls, comparisons)) == has_table
+        halves = [Namespace(x=np.zeros(n), is_sampled=False) for n in (10, n_entries - 10)]
+        assert bool(_compute_tables(calls, halves)) == has_table
 
 
 # Arrays of a fake library. test_other_libraries.py tests arrays of real libraries
@@ -835,3 +853,161 @@ def test_line_names_why_quotients_disagree(right, left, reason):
         line.quotients |= {step: np.array([right(step)]), -step: np.array([left(step)])}
     best = Estimate(0.0, math.inf, 0.0, 0.0, np.zeros(1))
     assert line._explain_disagreement(best).reason is reason
+
+
+def test_str_precision_has_largest_error_and_percent():
+    rows = PASSING, PASSING._replace(systematic=1.5), PASSING._replace(systematic=0.5)
+    precision = Precision("bfloat16", 2.0**-8, 32, 0.25, 40, 70)
+    first, second, *_ = str(GradientReport(rows, 2.7, "", precision)).splitlines()
+    assert "the largest systematic error is 1.5 rounding units" in first
+    assert "40 calls of forward" in second
+    assert "below 25 % of an entry" in second
+
+
+def test_str_summary_names_leaf_with_largest_error():
+    smaller = FAILING._replace(path="b", error=0.5)
+    assert "worst params.W_1" in str(GradientReport((smaller, FAILING), 1e-8))
+
+
+def test_repr_html_escapes_the_summary():
+    assert "<b>" not in GradientReport((AT_A_KINK,), 1e-8)._repr_html_()
+
+
+# What a note is made from
+
+
+def make_comparisons(forward, backward, *args, directions=None):
+    """Return the calls of a pair, and the comparison of each leaf."""
+    calls = Calls(forward, backward, args, {}, None)
+    return calls, [LeafComparison(calls, leaf, 1e-8, directions) for leaf in calls.leaves.values()]
+
+
+FAILURE, KINK, PASS = ("fail", Reason.NONE), ("kink", Reason.KINK), ("pass", Reason.NONE)
+
+
+def test_describe_count_has_count_before_size():
+    assert "in 1 of 3" in describe_count(1, 3)
+
+
+@pytest.mark.parametrize(
+    "changes, description",
+    [
+        ({}, (describe_count(1, 3),)),
+        ({"verdicts": [KINK, PASS, PASS]}, ()),
+        ({"faults": ["it is not linear"]}, ()),
+        ({"leaf": Namespace(note="is None")}, ()),
+        ({"analytic": [1.0, math.nan, 3.0]}, ()),
+    ],
+)
+def test_count_failures_counts_failing_entries_only(changes, description):
+    parts = {"verdicts": [FAILURE, KINK, PASS], "analytic": [1.0, 2.0, 3.0], "faults": []}
+    parts |= {"leaf": Namespace(note=""), "count": 3}
+    assert _count_failures(Namespace(**parts | changes)) == description
+
+
+def sum_of_squares(x, ids):
+    return np.asarray((x[ids] ** 2).sum()), (x, ids)
+
+
+def sum_of_squares_backward(dy, cache):
+    x, ids = cache
+    return dy * 2 * x * np.bincount(ids, minlength=len(x))
+
+
+def test_collect_arrays_divides_gradients_by_the_unit():
+    x, ids = np.array([1.0, 3.0, -2.0]), np.array([0, 2, 2])
+    calls, comparisons = make_comparisons(sum_of_squares, sum_of_squares_backward, x, ids)
+    for comparison in comparisons:
+        comparison.refine()
+    arrays = _collect_arrays(calls, comparisons, float(calls.d_output))
+    assert np.allclose(arrays["the gradient of x"], [2, 0, -8], atol=1e-6)
+    assert arrays["ids"].tolist() == [0, 2, 2]
+
+
+def test_collect_arrays_has_no_gradient_along_directions():
+    x, ids = np.array([1.0, 3.0, -2.0]), np.array([0, 2, 2])
+    calls, comparisons = make_comparisons(sum_of_squares, sum_of_squares_backward, x, ids, directions=2)
+    assert "the gradient of x" not in _collect_arrays(calls, comparisons, 1.0)
+
+
+def test_collect_arrays_has_each_output_of_a_tree():
+    x = np.array([1.0, 3.0])
+    calls, comparisons = make_comparisons(lambda x: ((x, 2 * x), x), lambda dy, x: dy[0] + 2 * dy[1], x)
+    arrays = _collect_arrays(calls, comparisons, 1.0)
+    assert arrays["output.1"].tolist() == [2, 6]
+    assert arrays["d_output.1"].shape == (2,)
+
+
+def test_compute_tables_keeps_the_dtype_of_d_output():
+    dtypes = set()
+
+    def backward(dy, x):
+        dtypes.add(dy.dtype.name)
+        return 2 * dy * x
+
+    calls, comparisons = make_comparisons(square, backward, np.ones(3, np.float32))
+    dtypes.clear()
+    assert _compute_tables(calls, comparisons)
+    assert dtypes == {"float32"}
+
+
+def test_compute_tables_needs_every_entry_of_every_leaf():
+    args = np.ones(3), np.ones(2)
+    calls, comparisons = make_comparisons(
+        lambda x, y: (x.sum() + y, len(x)), lambda dy, n: (np.full(n, dy.sum()), dy), *args, directions=2
+    )
+    assert [comparison.is_sampled for comparison in comparisons] == [True, False]
+    assert _compute_tables(calls, comparisons) == {}
+
+
+def test_gradcheck_names_no_factor_of_a_changing_gradient():
+    """The first gradient is twice the correct one, but the next call returns a different gradient."""
+    factors = iter([2.0] + 100 * [5.0])
+    x = np.random.default_rng(0).standard_normal(6)
+    row = check_one_row(square, lambda dy, x: next(factors) * 2 * x * dy, x)
+    assert row.verdict == "fail"
+    assert "2 times the correct gradient" not in row.note
+
+
+def test_gradcheck_one_direction_names_no_factor():
+    """Along one direction, every wrong gradient is a multiple of the correct one."""
+    x = np.random.default_rng(0).standard_normal(6)
+    row = check_one_row(square, lambda dy, x: 4 * x * dy, x, directions=1)
+    assert row.verdict == "fail"
+    assert "2 times" not in row.note
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gradcheck_names_a_factor_in_every_dtype(dtype):
+    x = (np.random.default_rng(0).standard_normal(6) + 3).astype(dtype)
+    row = check_one_row(lambda x: (np.tanh(x), x), lambda dy, x: dtype(2) * tanh_backward(dy, x), x)
+    assert row.note.startswith("the gradient is 2 times the correct gradient")
+
+
+SHOULD_BE_ZERO = describe_observation(Relation("should_be_zero", {"other": None}))
+SHOULD_BE_ZERO_HERE = describe_observation(Relation("should_be_zero_here", {"other": None}))
+
+
+@pytest.mark.parametrize("seed", [0, 4])  # d_output is negative for seed 4
+def test_gradcheck_names_unused_argument_for_any_sign(seed):
+    x, y = np.array([1.0, 3.0, -2.0]), np.array([0.5, 2.0, 0.7])
+    report = gradcheck(
+        lambda x, y: (np.asarray((x**2).sum()), (x, y)),
+        lambda dy, cache: (2 * dy * cache[0], dy * cache[1] ** 3),
+        x,
+        y,
+        rng=np.random.default_rng(seed),
+    )
+    assert report.rows[1].note.startswith(SHOULD_BE_ZERO)
+
+
+@pytest.mark.parametrize("directions", [None, 3])
+def test_gradcheck_bump_is_constant_only_here(directions):
+    """The output depends on x between 2 and 10 only, also if x has many entries."""
+    x = np.full(8, 0.5)
+
+    def forward(x):
+        return np.maximum(0, 4 - abs(x - 6)), x
+
+    row = check_one_row(forward, lambda dy, x: dy * np.cos(np.arange(8.0)), x, directions=directions)
+    assert row.note.startswith(SHOULD_BE_ZERO_HERE)

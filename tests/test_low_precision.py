@@ -15,6 +15,7 @@ import pytest
 import npformer as npf
 from npformer.gradcheck import low_precision
 from npformer.gradcheck.kernels import Kernel, differentiate
+from npformer.gradcheck.relations import Factor, Relation
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 BF16, F16, F32 = ml_dtypes.bfloat16, np.float16, np.float32
@@ -177,6 +178,34 @@ def test_low_precision_saved_probability_of_one_passes():
     scores = (20 * array(8, 32, seed=1)).astype(F16)
     report = npf.gradcheck(*softmax_kernel(F16), scores, reference=softmax)
     assert report, report
+
+
+def alibi(scores, slopes):
+    """Compute attention weights with a linear penalty on the distance, and one slope per head."""
+    distances = abs(np.arange(5)[:, None] - np.arange(5))
+    return softmax(scores - slopes[:, None, None] * distances)
+
+
+@pytest.mark.parametrize("is_correct", [True, False])
+def test_low_precision_error_that_changes_its_sign_fails(is_correct):
+    """The slope of head 1 gets the gradient of head 0. Its error is large, but its sign differs far away."""
+
+    def forward(scores, slopes):
+        p = alibi(wide(scores), wide(slopes))
+        return p.astype(F32), p
+
+    def backward(dp, p):
+        ds = p * (dp - (dp * p).sum(-1, keepdims=True))
+        distances = abs(np.arange(5)[:, None] - np.arange(5))
+        dslopes = -(ds * distances).sum((1, 2))
+        if not is_correct:
+            dslopes[1] = dslopes[0]
+        return ds.astype(F32), dslopes.astype(F32)
+
+    rng = np.random.default_rng(28)
+    args = rng.standard_normal((2, 5, 5)).astype(F32), rng.uniform(0.1, 1, size=2).astype(F32)
+    report = npf.gradcheck(forward, backward, *args, reference=alibi)
+    assert [row.verdict == "pass" for row in report.rows] == [True, is_correct], report
 
 
 # --- random directions ------------------------------------------------------------------------------
@@ -437,10 +466,51 @@ def test_low_precision_hidden_share_is_limit_in_units():
 
 @pytest.mark.parametrize(
     "value, noise, factor, fraction",
-    [(2.0003, 1e-3, 2.0, 2), (-0.3334, 1e-3, -1 / 3, Fraction(-1, 3)), (2.0003, 1e-5, 2.0003, None)],
+    [
+        (2.0003, 1e-3, 2.0, 2),
+        (-0.3334, 1e-3, -1 / 3, Fraction(-1, 3)),
+        (2.0003, 1e-5, 2.0003, None),
+        (0.1251, 0.03, 0.13, None),
+    ],
 )
 def test_round_factor_is_as_exact_as_noise(value, noise, factor, fraction):
     assert low_precision.round_factor(value, noise) == (factor, fraction, False)
+
+
+@pytest.mark.parametrize(
+    "relation, rounded",
+    [
+        (Relation("sign"), Relation("sign")),
+        (Relation("factor", {"factor": Factor(-1.0003, None, False), "origins": ()}), Relation("sign")),
+        (
+            Relation("symmetric", {"factor": Factor(0.5003, None, False)}),
+            Relation("symmetric", {"factor": Factor(0.5, Fraction(1, 2), False)}),
+        ),
+    ],
+)
+def test_round_relation_keeps_the_known_digits(relation, rounded):
+    assert low_precision.round_relation(relation, 1e-3) == rounded
+
+
+def test_low_precision_names_no_array_fitting_badly():
+    """The sum of softmax is missing, so the gradient is p d_output. It is not a multiple of d_output."""
+    segments = np.array([0, 0, 1, 2, 1, 0, 2])
+
+    def segment_softmax(x):
+        e = np.exp(x)
+        return e / np.bincount(segments, e)[segments]
+
+    def forward(x):
+        p = segment_softmax(wide(x))
+        return p.astype(BF16), p
+
+    def backward(dy, p):
+        return (p * wide(dy)).astype(BF16)
+
+    scores = array(7, seed=29).astype(BF16)
+    (row,) = npf.gradcheck(forward, backward, scores, reference=segment_softmax).rows
+    assert row.verdict == "fail"
+    assert "times d_output" not in row.note
 
 
 def test_choose_comparisons_samples_the_largest_array_first():

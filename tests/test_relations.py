@@ -412,6 +412,14 @@ def test_find_relation_ignores_unknown_entries_of_table():
 DOUBLED = Case(2 * RIGHT, RIGHT)
 
 
+@pytest.mark.parametrize("noise, kind", [(1e-3, "other"), (0.1, None)])
+def test_find_relation_other_explains_nearly_all(noise, kind):
+    """Arrays with a tolerance of 30 % are nearly multiples of many arrays."""
+    found = CACHED * (1 + noise * np.cos(RIGHT))
+    relation = find_relation([Case(found, RIGHT, OTHERS, exact=0.3)])
+    assert (relation and relation.kind) == kind
+
+
 def test_find_relation_factor_may_differ_between_cases():
     relation = find_relation([DOUBLED, Case(3 * RIGHT, RIGHT)])  # a factor may depend on the shapes of a case
     assert relation.kind == "factor"

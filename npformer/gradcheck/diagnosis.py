@@ -22,7 +22,7 @@ from npformer.gradcheck.relations import (
 )
 
 # The kinds of relations that can also be found if gradients are known along random directions only.
-KINDS_OF_WHOLE_ARRAYS = ("zero", "should_be_zero", "sign", "factor")
+KINDS_OF_WHOLE_ARRAYS = ("zero", "should_be_zero", "should_be_zero_here", "sign", "factor")
 # The lengths of the steps that decide whether the output depends on an array at all, relative to its size.
 FAR_STEPS = (0.5, 1.0, 2.0, 4.0, 8.0, 64.0)
 
@@ -140,7 +140,7 @@ def _find_relation(
         right_table = comparison.make_correct_table()
         outputs = comparison.calls.form.find_places()
         case = case._replace(d_output=d_output, found_table=table, right_table=right_table, outputs=outputs)
-    if max_abs(case.right) <= case.exact * case.scale and not comparison.is_sampled:
+    if max_abs(case.right) <= case.exact * case.scale:
         case = case._replace(is_zero_here_only=_depends_on(comparison))
     relation = find_relation([case], DETECTORS if is_reliable else DETECTORS_OF_UNRELIABLE_GRADIENTS)
     if relation is not None and comparison.is_sampled and relation.kind not in KINDS_OF_WHOLE_ARRAYS:

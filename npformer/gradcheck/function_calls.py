@@ -66,9 +66,11 @@ class Calls:
         self.step_rng = np.random.default_rng(rng.integers(2**32))
         self._call_backward_first()
         self.leaves = {leaf.keys: leaf for leaf in iter_leaves(self.args, self.gradients)}
+        arrays = [self.output_copy, *(x for _, x in iter_arrays(self.args, "f"))]
+        self.is_float64 = all(name_of_dtype(x) == "float64" for x in arrays)
         self._call_forward_in_float64()
         self.rounding_bounds: dict[Keys, float] = {}
-        if self.output_copy.dtype != np.float64:
+        if not self.is_float64:
             self.rounding_bounds = self._bound_float32_rounding()
 
     def _call_forward_first(self) -> None:
@@ -97,7 +99,7 @@ class Calls:
         self.args_float64 = _map_floats(lambda x: x.astype(float), self.args)
         repeated = self.form.flatten(self.call_forward(copy_tree(self.args_float64))[0])
         output = self.output_copy
-        if output.dtype != np.float64:
+        if not self.is_float64:
             output = self.form.flatten(self.call_forward(copy_tree(self.args_float64))[0])
         self.output = output.astype(float)
         self.eps = float(np.finfo(output.dtype).eps)

@@ -152,6 +152,15 @@ class Kernel:
         d_output = self.d_output * self._draw_factors(self.d_output.shape, radius)
         return Point(args, self.form.restore(d_output, in_its_dtypes=True))
 
+    def draw_line(self, radius: float, count: int) -> list[Point]:
+        """Draw points on a line through the given arguments, from -radius to radius, at equal distances."""
+        state = self.rng.bit_generator.state
+        points = []
+        for t in np.linspace(-radius, radius, count):
+            self.rng.bit_generator.state = state  # The same random numbers give the same direction.
+            points.append(self.draw_point(float(t)))
+        return points
+
     def _draw_factors(self, shape: tuple[int, ...], radius: float) -> Floats:
         """Draw factors from 1 - radius to 1 + radius."""
         return np.asarray(1 + radius * self.rng.uniform(-1, 1, shape))

@@ -29,11 +29,13 @@ from npformer.gradcheck.leaf_comparison import make_failing_row
 from npformer.gradcheck.notes import describe_relation
 from npformer.gradcheck.relations import (
     DETECTORS,
+    Array,
     Case,
     Factor,
     Relation,
     detect_partial_error,
     find_relation,
+    is_number,
     max_abs,
 )
 from npformer.gradcheck.report import GradientReport, GradientRow, Precision, make_note
@@ -49,6 +51,14 @@ NEAR = 8.0  # the largest distance of a point, in units of roundoff of each entr
 # Some roundings change only if the inputs move farther. In float16, for example, a probability of 0.9998 is
 # saved as 1.0 at all near points. So an error counts only if it remains at points that are this far away.
 FAR = 2.0**-5
+# Where terms cancel, the error of a mistake may change by more than its mean between these points. But it
+# changes smoothly along a line, where a rounding error jumps. A jump is a step that is larger than this share
+# of the error's range.
+LARGEST_STEP = 0.25
+# In float32, a smooth error above this share of the largest gradient (4096 roundings) is a mistake. In
+# float16, a rounding error may be as large.
+LARGE_ERROR = 2.0**-12
+LINES = 2  # the number of lines
 MOST_CALLS = 100_000  # the largest number of calls of the reference for a comparison of all entries
 DIRECTIONS = 8  # the number of random directions for a large array
 MOST_REPEATED = 64  # the largest number of entries that are compared again at far points
@@ -161,7 +171,11 @@ def choose_comparisons(kernel: Kernel, directions: int | None) -> list[Compariso
 
 def draw_sample(kernel: Kernel, radius: float) -> Sample:
     """Draw points within a radius, and compute the gradients at each."""
-    points = [kernel.draw_point(radius) for _ in range(POINTS)]
+    return compute_sample(kernel, [kernel.draw_point(radius) for _ in range(POINTS)])
+
+
+def compute_sample(kernel: Kernel, points: list[Point]) -> Sample:
+    """Compute the gradients at each point."""
     return Sample(points, [kernel.compute_gradients(point) for point in points])
 
 
@@ -251,7 +265,8 @@ def decide_row(
 def measure_systematic(kernel: Kernel, comparison: Comparison, errors: Errors) -> Floats:
     """Return the systematic error of each column. An error at near points must remain at far points.
 
-    The systematic error of a gradient that is not finite is infinite. At a kink it is 0.
+    In float32, a large error that changes smoothly between far points counts too. The systematic error of a
+    gradient that is not finite is infinite. At a kink it is 0.
     """
     systematic = np.where(np.isnan(errors.true), 0.0, errors.systematic())
     systematic = np.where(np.isfinite(errors.found), systematic, math.inf)
@@ -260,8 +275,26 @@ def measure_systematic(kernel: Kernel, comparison: Comparison, errors: Errors) -
     if has_far_points and 0 < len(wrong) <= MOST_REPEATED:
         columns = [comparison.columns[i] for i in wrong.tolist()]
         far = compute_errors(kernel, comparison, draw_sample(kernel, FAR), columns)
-        systematic[wrong] = np.fmin(systematic[wrong], far.systematic())
+        remaining = far.systematic()
+        is_large = abs(errors.mean[wrong]) > LARGE_ERROR * max_abs(errors.true)
+        is_doubtful = is_large & (remaining <= LIMIT)
+        if is_doubtful.any() and find_unit(kernel) <= UNITS["float32"]:
+            is_smooth = changes_smoothly(kernel, comparison, columns)
+            remaining = np.where(is_doubtful & is_smooth, math.inf, remaining)
+        systematic[wrong] = np.fmin(systematic[wrong], remaining)
     return systematic
+
+
+def changes_smoothly(kernel: Kernel, comparison: Comparison, columns: Sequence[Floats | int]) -> Array:
+    """Return for each column whether the error has no jump along a few lines. Then it is not rounding."""
+    is_smooth = np.ones(len(columns), dtype=np.bool_)
+    for _ in range(LINES):
+        sample = compute_sample(kernel, kernel.draw_line(2 * FAR, POINTS))
+        found, true = compare_at_points(kernel, comparison, sample, columns)
+        error = found - true
+        largest_step = abs(np.diff(error, axis=0)).max(axis=0)
+        is_smooth &= largest_step <= LARGEST_STEP * np.ptp(error, axis=0)
+    return is_smooth
 
 
 def describe_failure(
@@ -291,10 +324,19 @@ def find_description(comparison: Comparison, errors: Errors, arrays: Mapping[str
     relation = find_relation([case], DETECTORS_OF_MEANS)
     if relation is None:
         return ()
-    if relation.kind == "factor":
-        factor = round_factor(relation.parameters["factor"].value, noise)
-        relation = Relation("factor", {"factor": factor, "origins": ()})
-    return describe_relation(relation)
+    return describe_relation(round_relation(relation, noise))
+
+
+def round_relation(relation: Relation, noise: float) -> Relation:
+    """Return a relation whose factor, if it has one, is rounded as `round_factor` rounds."""
+    if "factor" not in relation.parameters:
+        return relation
+    factor = round_factor(relation.parameters["factor"].value, noise)
+    if relation.kind != "factor":
+        return Relation(relation.kind, {**relation.parameters, "factor": factor})
+    if is_number(factor, -1):
+        return Relation("sign")
+    return Relation("factor", {"factor": factor, "origins": ()})
 
 
 def round_factor(value: float, noise: float) -> Factor:
@@ -302,7 +344,7 @@ def round_factor(value: float, noise: float) -> Factor:
     fraction = Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
     if abs(float(fraction) - value) <= noise * abs(value):
         return Factor(float(fraction), fraction, is_root=False)
-    digits = max(1, int(-math.log10(noise)))
+    digits = max(1, math.ceil(-math.log10(noise)))
     return Factor(float(f"{value:.{digits}g}"), None, is_root=False)
 
 

@@ -388,7 +388,7 @@ def detect_factor(cases: Sequence[Case]) -> Relation | None:
     ratios = [find_ratio(found, right, zero) for found, right, zero in pairs]
     if not _is_conclusive(ratios, [c.right for c in cases], exact):
         return None
-    factors = [make_factor(find_ratio, exact) for find_ratio in ratios]
+    factors = [make_factor(ratio, exact) for ratio in ratios]
     if all(_is_minus_one(factor) for factor in factors):
         return Relation("sign")
     origins = find_origins(ratios, [c.sizes for c in cases], exact)
@@ -400,11 +400,11 @@ def _is_conclusive(ratios: Sequence[float], arrays: Sequence[Array], exact: floa
 
     For arrays with one or two nonzero numbers, the ratios must be simple fractions.
     """
-    if any(math.isnan(find_ratio) for find_ratio in ratios):
+    if any(math.isnan(ratio) for ratio in ratios):
         return False
     if all(_count_known(x) > MOST_ACCIDENTAL for x in arrays):
         return True
-    return all(make_factor(find_ratio, exact).fraction is not None for find_ratio in ratios)
+    return all(make_factor(ratio, exact).fraction is not None for ratio in ratios)
 
 
 def detect_other_array(cases: Sequence[Case]) -> Relation | None:
@@ -415,13 +415,19 @@ def detect_other_array(cases: Sequence[Case]) -> Relation | None:
         is_longer_than_one = any(x.size > 1 for x in arrays)
         if not is_longer_than_one:
             continue
-        ratios = []
-        for c, x in zip(cases, arrays, strict=True):
-            ratios.append(find_ratio(c.found, x, c.exact * max_abs(c.found)))
+        ratios = [find_ratio(c.found, x, _limit_error(c)) for c, x in zip(cases, arrays, strict=True)]
         if _is_conclusive(ratios, [c.found for c in cases], exact):
             factor = make_factor(ratios[0], exact)
             return Relation("other", {"name": name, "factor": factor, "times_d_output": times_d_output})
     return None
+
+
+def _limit_error(c: Case) -> float:
+    """Return the error that counts as zero, which is far smaller than the error of `found`."""
+    zero = c.exact * max_abs(c.found)
+    if c.found.shape != c.right.shape:
+        return zero
+    return min(zero, NEGLIGIBLE * max_abs(c.found - c.right))
 
 
 def _select_arrays(cases: Sequence[Case], name: str, times_d_output: bool) -> list[Array]:
@@ -538,7 +544,7 @@ def detect_term(cases: Sequence[Case]) -> Relation | None:
         if all(is_close(found + other, right, zero) for found, right, other, zero in quadruples):
             return Relation("term_missing", {"name": name})
         ratios = [find_ratio(found - right, other, zero) for found, right, other, zero in quadruples]
-        if not any(math.isnan(find_ratio) for find_ratio in ratios):
+        if not any(math.isnan(ratio) for ratio in ratios):
             return Relation("term_added", {"name": name, "factor": make_factor(ratios[0], cases[0].exact)})
     return None
 
