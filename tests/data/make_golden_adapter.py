@@ -5,34 +5,27 @@
 The script needs a Python with torch, transformers and peft. npformer never needs these packages, and the
 script does not import npformer.
 
-The base model is `llama` of golden_ports.npz, which has four heads, two of them for keys. PEFT adapts all
-seven matrices of both blocks, and trains for 20 steps on random ids. `save_pretrained` writes the files
-adapter_config.json and adapter_model.safetensors to the folder peft_adapter. golden_adapter.npz has the ids,
-the logits of the base model and of the adapted model, the gradients of all A and B under their names in the
-file, and the weights of the model that PEFT has merged. The loss for the gradients is the mean cross-entropy
-of the next tokens. All answers were computed in float64, but transformers computes some parts in float32.
+The base model is a tiny LlamaForCausalLM with random weights: two blocks, two query heads and one key head
+of width 8. PEFT adapts all seven matrices of both blocks, and trains for 20 steps on random ids.
+`save_pretrained` writes the files adapter_config.json and adapter_model.safetensors to the folder
+peft_adapter. golden_adapter.npz has
+
+- the weights of the base model in float32, as `base.NAME`, and the ids,
+- the logits of the base model and of the adapted model,
+- the gradients of all A and B, as `gradient.NAME`; the loss is the mean cross-entropy of the next tokens,
+- the weights of the model that PEFT has merged, as `merged.NAME`.
+
+All answers were computed in float64, but transformers computes some parts in float32.
 """
 
 import numpy as np
 import torch
+import transformers as t
 from golden_files import HERE
-from make_golden_ports import MODELS
+from make_golden_ports import LLAMA, run
 from peft import LoraConfig, get_peft_model
 
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-PREFIX = "llama.state."
-
-
-def load_base_model():
-    """Return the model `llama` with the weights of golden_ports.npz, and its ids."""
-    model = MODELS["llama"]()
-    with np.load(HERE / "golden_ports.npz") as file:
-        state = {
-            name.removeprefix(PREFIX): torch.tensor(file[name]) for name in file if name.startswith(PREFIX)
-        }
-        ids = torch.tensor(file["llama.ids"])
-    model.load_state_dict(state)
-    return model.eval(), ids
 
 
 def train(model, ids, steps=20):
@@ -60,8 +53,11 @@ def compute_gradients(model, ids):
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    model, ids = load_base_model()
-    answers = {"ids": ids.numpy(), "base.logits": compute_logits(model, ids)}
+    model = t.LlamaForCausalLM(t.LlamaConfig(**LLAMA))
+    base = run(model)
+    answers = {name.replace("state.", "base."): a for name, a in base.items() if name.startswith("state.")}
+    answers |= {"ids": base["ids"], "base.logits": base["logits"]}
+    ids = torch.tensor(base["ids"])
     settings = LoraConfig(r=3, lora_alpha=6, target_modules=MODULES, task_type="CAUSAL_LM")
     adapted = get_peft_model(model.float(), settings)
     train(adapted, ids)

@@ -129,28 +129,30 @@ def test_saved_adapter_has_names_of_peft(tmp_path):
 
 
 def load_base_model(layout):
-    """Return the base model of the folder peft_adapter, and its configuration."""
+    """Return the base model of the folder peft_adapter, its configuration, and PEFT's answers."""
     config = npf.CausalLMConfig(
-        16, 20, n_heads=4, n_kv_heads=2, n_layers=2, eps=1e-6, base=500.0, max_length=64, tied=False,
+        16, 20, n_heads=2, n_kv_heads=1, n_layers=2, eps=1e-6, base=500.0, max_length=64, tied=False,
         rope_layout=layout,
     )  # fmt: skip
-    prefix = "llama.state."
-    with np.load(DATA / "golden_ports.npz") as file:
-        names = [name for name in file if name.startswith(prefix)]
-        state = {name.removeprefix(prefix): file[name].astype(np.float64) for name in names}
-    return npf.causal_lm_from_torch(state, config), config
+    with np.load(DATA / "golden_adapter.npz") as file:
+        arrays = dict(file)
+    state = {name: a.astype(np.float64) for name, a in parts_of(arrays, "base.").items() if name != "logits"}
+    return npf.causal_lm_from_torch(state, config), config, arrays
+
+
+def parts_of(arrays, prefix):
+    """Return the arrays whose name begins with the prefix, under the rest of their names."""
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
 def test_adapter_of_peft_gives_its_logits_and_gradients(layout):
     """transformers computes RoPE in float32, therefore the tolerance."""
     pytest.importorskip("safetensors")
-    params, config = load_base_model(layout)
+    params, config, expected = load_base_model(layout)
     adapter, alpha = load_adapter(DATA / "peft_adapter", config)
     adapter = npf.tree_map(lambda a: a.astype(np.float64), adapter)
     merged = merge_adapter(params, adapter, alpha=alpha)
-    with np.load(DATA / "golden_adapter.npz") as file:
-        expected = dict(file)
     ids = expected["ids"]
     before, _ = npf.causal_lm_forward(ids, params, config)
     np.testing.assert_allclose(before, expected["base.logits"], atol=1e-5)
@@ -170,13 +172,11 @@ def test_adapter_of_peft_gives_its_logits_and_gradients(layout):
 
 def test_merged_adapter_has_the_weights_of_peft():
     pytest.importorskip("safetensors")
-    params, config = load_base_model("interleaved")
+    params, config, arrays = load_base_model("interleaved")
     adapter, alpha = load_adapter(DATA / "peft_adapter", config)
     adapter = npf.tree_map(lambda a: a.astype(np.float64), adapter)
     state = npf.causal_lm_to_torch(merge_adapter(params, adapter, alpha=alpha), config)
-    prefix = "merged."
-    with np.load(DATA / "golden_adapter.npz") as file:
-        expected = {name.removeprefix(prefix): file[name] for name in file if name.startswith(prefix)}
+    expected = parts_of(arrays, "merged.")
     assert len(expected) == 14
     for name, weight in expected.items():
         np.testing.assert_allclose(state[name], weight, rtol=1e-12, atol=1e-14, err_msg=name)
