@@ -24,7 +24,7 @@ from npformer.lessons.sorter import (
 
 
 def reward_digits(prompts, answers):
-    """Return the share of the prompt's digits that occur anywhere in the answer (exercise 3 of the lesson)."""
+    """Return the share of the prompt's digits that occur anywhere in the answer (exercise 3)."""
     digits = prompts[:, : sorter.N_DIGITS, None]
     return (digits == answers[:, None, :]).any(axis=2).mean(axis=1).astype(np.float32)
 
