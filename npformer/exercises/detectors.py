@@ -29,6 +29,7 @@ from npformer.exercises.probe import (
     compare_outputs,
     is_wrapped,
     run,
+    split_stacked_outputs,
     suppress_warnings,
 )
 from npformer.exercises.task import Code, Mistake
@@ -174,7 +175,7 @@ def is_random(task: Code, function: Function, found: Sequence[Outcome]) -> bool:
 def find_misplaced_outputs(task: Code, found: Sequence[Outcome]) -> Finding | None:
     """Report outputs in a wrong order or a wrong container, or a wrong number of outputs."""
     outputs = task.probe.outputs
-    values_of_calls = [_entries(outcome.raw) for outcome in found]
+    values_of_calls = [_entries(split_stacked_outputs(outcome.raw, task.probe)) for outcome in found]
     counts = {len(values) for values in values_of_calls}
     if len(counts) > 1 or counts == {0}:
         return None

@@ -338,7 +338,7 @@ def read_arrays(raw: Any, probe: Probe) -> tuple[Array, ...]:
         if is_wrapped(raw, probe):
             raise Unreadable(make_finding("unreadable_type", name=outputs[0], type="tuple"))
     else:
-        parts = list(_flatten(raw))
+        parts = list(_flatten(split_stacked_outputs(raw, probe)))
     if len(parts) != len(outputs):
         raise Unreadable(make_finding("unreadable_count", expected=outputs))
     return tuple(as_array(name, part) for name, part in zip(outputs, parts, strict=True))
@@ -353,6 +353,19 @@ def is_wrapped(raw: Any, probe: Probe) -> bool:
         return False
     axes = probe.axis_names.get(probe.outputs[0])
     return axes is None or np.ndim(raw[0]) == len(axes)
+
+
+def split_stacked_outputs(raw: Any, probe: Probe) -> Any:
+    """Return the list of outputs if they are stacked in one array, else the value itself.
+
+    A single array counts as stacked outputs if it has one axis more than each output of the task, and one
+    entry per output along its first axis. Python unpacks such an array like a tuple.
+    """
+    n_outputs = len(probe.outputs)
+    n_axes = {len(probe.axis_names.get(name, ())) for name in probe.outputs}
+    has_room = isinstance(raw, np.ndarray) and raw.ndim > 1 and n_axes == {raw.ndim - 1}
+    is_stacked = n_outputs > 1 and has_room and len(raw) == n_outputs
+    return list(raw) if is_stacked else raw
 
 
 def _flatten(raw: Any) -> Iterator[Any]:

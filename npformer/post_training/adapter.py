@@ -210,8 +210,12 @@ MODULES = {  # the name that Hugging Face gives to each matrix
 # Settings of PEFT that would change the equation. They must be absent or have this value.
 SUPPORTED = {
     "peft_type": "LORA", "bias": "none", "use_rslora": False, "use_dora": False, "fan_in_fan_out": False,
-    "modules_to_save": None, "rank_pattern": {}, "alpha_pattern": {},
+    "modules_to_save": None, "rank_pattern": {}, "alpha_pattern": {}, "alora_invocation_tokens": None,
+    "arrow_config": None, "kasa_config": None, "layer_replication": None, "lora_bias": False,
+    "use_bdlora": None, "use_qalora": False,
 }  # fmt: skip
+# Values of PEFT's setting init_lora_weights for which PEFT also changes the frozen matrices W.
+INITS_THAT_CHANGE_W = ("pissa", "olora", "corda", "lora_ga", "loftq")
 
 
 def save_adapter(folder: Any, adapter: Adapter, config: CausalLMConfig, *, alpha: float = 8.0) -> None:
@@ -308,6 +312,12 @@ def load_adapter(folder: Any, config: CausalLMConfig) -> tuple[Adapter, float]:
     settings = read_json(function, config_file)
     settings = {name: value for name, value in settings.items() if value is not None}
     check_settings(function, config_file, settings, SUPPORTED)
+    init = settings.get("init_lora_weights")
+    if str(init).lower().startswith(INITS_THAT_CHANGE_W):
+        raise ValueError(
+            f"{function}: {config_file} says init_lora_weights = {init!r}; expected an adapter for an "
+            "unchanged base model, but with this value PEFT also changes the weights of the base model"
+        )
     alpha: Any = settings.get("lora_alpha")
     check_number(function, f"{config_file}: lora_alpha", alpha, above=0)
     arrays = read_arrays(function, arrays_file)

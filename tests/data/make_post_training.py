@@ -1,6 +1,6 @@
 """Write npformer/lessons/sorter.json: what the sorter of lesson 12 learns with ten seeds.
 
-uv run python tests/data/make_post_training.py                takes about a quarter of an hour
+uv run python tests/data/make_post_training.py                takes about twenty minutes
 """
 
 import json
@@ -22,6 +22,13 @@ from npformer.lessons.sorter import (
     train_by_reward,
 )
 
+
+def reward_digits(prompts, answers):
+    """Return the share of the prompt's digits that occur anywhere in the answer (exercise 3)."""
+    digits = prompts[:, : sorter.N_DIGITS, None]
+    return (digits == answers[:, None, :]).any(axis=2).mean(axis=1).astype(np.float32)
+
+
 FILE = Path(sorter.__file__).with_suffix(".json")
 SEEDS = range(10)
 RUNS = {
@@ -37,6 +44,9 @@ RUNS = {
     ),
     "ascending": (reward_ascending, {"steps": 150}),
     "ascending with KL": (reward_ascending, {"steps": 150, "beta": 0.5}),
+    "ascending, beta 0.05": (reward_ascending, {"steps": 150, "beta": 0.05}),
+    "ascending, beta 5": (reward_ascending, {"steps": 150, "beta": 5.0}),
+    "digits": (reward_digits, {"steps": 150}),
 }
 
 

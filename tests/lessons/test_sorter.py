@@ -158,6 +158,29 @@ def test_lesson_quotes_the_stored_updates():
         assert sentence.format(*ends) in "".join(cell["source"])
 
 
+def test_lesson_quotes_the_stored_exercises():
+    (cell,) = [cell for cell in LESSON["cells"] if cell["id"] == "l12-known"]
+    ranges = {
+        ("digits", "ascending"): "With ten seeds, {} to {} % of the answers ascend",
+        ("imitation", "ascending"): "compared with {} to {} % after imitation",
+        ("digits", "exact"): "{} to {} % of the answers are correct, more than after imitation",
+        ("ascending, beta 5", "exact"): "With ten seeds, {} to {} % of the answers are correct",
+        ("ascending, beta 5", "ascending"): "and {} to {} % ascend: the model hardly moves",
+        ("ascending with KL", "exact"): "With 0.5, {} to {} % are correct",
+        ("ascending with KL", "ascending"): "and {} to {} % ascend. With 0.05",
+        ("ascending, beta 0.05", "exact"): "all answers ascend, but only {} to {} % are correct",
+    }
+    for (name, field), sentence in ranges.items():
+        percent = sorter.read_results(name, field)
+        ends = [math.floor(end + 0.5) for end in (min(percent), max(percent))]
+        assert len(percent) == 10 and sentence.format(*ends) in "".join(cell["source"])
+    assert (shares("ascending, beta 0.05", "ascending") == 1).all()
+    n_better = (exact("digits") > exact("imitation")).sum()
+    assert f"more than after imitation with {['nine of ten', 'all ten'][n_better - 9]} seeds" in "".join(
+        cell["source"]
+    )
+
+
 def test_share_found_counts_prompts_with_a_correct_sample():
     params = sorter.train_by_imitation(np.random.default_rng(0), steps=1)
     assert 0 <= sorter.share_found(params, np.random.default_rng(0), n_prompts=4) <= 1

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from npformer.post_training import (
     save_adapter,
 )
 
+DATA = Path(__file__).parents[1] / "data"
 ALL = BlockAdapter._fields
 IDS = np.array([[1, 2, 0, 3]])
 
@@ -123,6 +125,63 @@ def test_saved_adapter_has_names_of_peft(tmp_path):
     assert settings["target_modules"] == ["down_proj", "q_proj"]
 
 
+# --- an adapter that PEFT has trained ---------------------------------------------------------------
+
+
+def load_base_model(layout):
+    """Return the base model of the folder peft_adapter, its configuration, and PEFT's answers."""
+    config = npf.CausalLMConfig(
+        16, 20, n_heads=2, n_kv_heads=1, n_layers=2, eps=1e-6, base=500.0, max_length=64, tied=False,
+        rope_layout=layout,
+    )  # fmt: skip
+    with np.load(DATA / "golden_adapter.npz") as file:
+        arrays = dict(file)
+    state = {name: a.astype(np.float64) for name, a in parts_of(arrays, "base.").items() if name != "logits"}
+    return npf.causal_lm_from_torch(state, config), config, arrays
+
+
+def parts_of(arrays, prefix):
+    """Return the arrays whose name begins with the prefix, under the rest of their names."""
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+def test_adapter_of_peft_gives_its_logits_and_gradients(layout):
+    """transformers computes RoPE in float32, therefore the tolerance."""
+    pytest.importorskip("safetensors")
+    params, config, expected = load_base_model(layout)
+    adapter, alpha = load_adapter(DATA / "peft_adapter", config)
+    adapter = npf.tree_map(lambda a: a.astype(np.float64), adapter)
+    merged = merge_adapter(params, adapter, alpha=alpha)
+    ids = expected["ids"]
+    before, _ = npf.causal_lm_forward(ids, params, config)
+    np.testing.assert_allclose(before, expected["base.logits"], atol=1e-5)
+    logits, cache = npf.causal_lm_forward(ids, merged, config)
+    np.testing.assert_allclose(logits, expected["adapted.logits"], atol=1e-5)
+
+    targets = np.pad(ids[:, 1:], ((0, 0), (0, 1)), constant_values=-1)
+    _, loss_cache = npf.cross_entropy_forward(logits, targets, ignore_index=-1)
+    grads = npf.causal_lm_backward(npf.cross_entropy_backward(1.0, loss_cache), cache)
+    halves = npf.post_training.adapter.interleaved_to_halves
+    found = adapter_gradients(grads, adapter, alpha=alpha)
+    if layout == "interleaved":  # the columns of B are in a different order than in the file
+        found = npf.post_training.adapter._reorder_columns("test", found, config, halves)
+    for name, gradient in npf.post_training.adapter.adapter_to_torch(found).items():
+        np.testing.assert_allclose(gradient, expected[f"gradient.{name}"], atol=1e-5, err_msg=name)
+
+
+def test_merged_adapter_has_the_weights_of_peft():
+    pytest.importorskip("safetensors")
+    params, config, arrays = load_base_model("interleaved")
+    adapter, alpha = load_adapter(DATA / "peft_adapter", config)
+    adapter = npf.tree_map(lambda a: a.astype(np.float64), adapter)
+    state = npf.causal_lm_to_torch(merge_adapter(params, adapter, alpha=alpha), config)
+    expected = parts_of(arrays, "merged.")
+    assert len(expected) == 14
+    for name, weight in expected.items():
+        np.testing.assert_allclose(state[name], weight, rtol=1e-12, atol=1e-14, err_msg=name)
+
+
 # --- errors -----------------------------------------------------------------------------------------
 
 
@@ -154,6 +213,9 @@ def test_save_adapter_requires_one_rank(adapter, tmp_path):
         ({"use_dora": True}, "use_dora = True"),
         ({"lora_alpha": None}, "lora_alpha"),
         ({"bias": "all"}, "bias"),
+        ({"alora_invocation_tokens": [5]}, "alora_invocation_tokens"),
+        ({"layer_replication": [[0, 1], [0, 1]]}, "layer_replication"),
+        ({"init_lora_weights": "pissa_niter_4"}, "PEFT also changes the weights of the base model"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

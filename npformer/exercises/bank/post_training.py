@@ -21,6 +21,7 @@ def count(draw: Draw) -> PosedQuestion:
         "CF-LORA-WHOLE": n * m,
         "CF-LORA-PRODUCT": r * n * m,
         "CF-LORA-ONE-FACTOR": r * n,
+        "CF-LORA-OTHER-FACTOR": r * m,
         "CF-LORA-FROZEN-TOO": right + n * m,
         "CF-LORA-TWO-SQUARES": 2 * r * (n + m),
     })
@@ -90,6 +91,13 @@ def sft_targets(ids, n_prompt):
         "SFT-WRAPPED": [
             Edit("n_prompt - 1 : -1", "n_prompt - 1:", "= ids[", "= np.c_[ids, ids[:, 0]][")
         ],
+        "SFT-SHIFTED-TWICE": [
+            Edit("return targets", "return np.c_[targets[:, 1:], np.full(len(ids), -1)]"),
+            Edit("return targets", "return np.roll(targets, -1, axis=1)"),
+        ],
+        "SFT-SHIFTED-BACK": [
+            Edit("n_prompt - 1 : -1", "n_prompt:", "ids[:, n_prompt:]", "ids[:, n_prompt - 1:-1]")
+        ],
     },
     ours="answer_targets")
 
@@ -122,6 +130,14 @@ def answer_log_prob(logits, ids, n_prompt):
         "LP-MEAN": [Edit("ids[at + 1]].sum()", "ids[at + 1]].mean()")],
         "LP-PROBABILITY": [Edit("log_p[at, ids[at + 1]].sum()", "np.exp(log_p[at, ids[at + 1]].sum())")],
         "LP-LOSS": [Edit("return log_p", "return -log_p")],
+        "LP-MEAN-LOSS": [
+            Edit("return log_p[at, ids[at + 1]].sum()", "return -log_p[at, ids[at + 1]].mean()")
+        ],
+        "LP-SUM-OF-PROBABILITIES": [
+            Edit("log_p[at, ids[at + 1]].sum()", "np.exp(log_p[at, ids[at + 1]]).sum()")
+        ],
+        "LP-LAST-MISSING": [Edit("len(ids) - 1)", "len(ids) - 2)")],
+        "LP-NO-SOFTMAX": [Edit("return log_p[", "return logits[")],
     },
     ours=None)
 
@@ -154,6 +170,7 @@ def dpo_backward(log_p_w, log_p_l, log_p_ref_w, log_p_ref_l, beta):
         "DPO-NO-REFERENCE": [Edit("(log_p_w - log_p_ref_w) - (log_p_l - log_p_ref_l)", "log_p_w - log_p_l")],
         "DPO-OTHER-SIGMA": [Edit("np.exp(z)", "np.exp(-z)")],
         "DPO-SUM": [Edit(" / len(z)", "")],
+        "DPO-NO-BETA-IN-Z": [Edit("z = beta * (", "z = (")],
         "DPO-NO-BETA": [Edit("return beta * dz, -beta * dz", "return dz, -dz")],
         "DPO-BOTH-UP": [Edit("-beta * dz", "beta * dz")],
     })
@@ -184,6 +201,12 @@ def grpo_advantage(rewards):
         "ADV-NO-STD": [Edit(" / (std + 1e-4)", "")],
         "ADV-VARIANCE": [Edit("rewards.std(", "rewards.var(")],
         "ADV-DDOF": [Edit("std(axis=1, ", "std(axis=1, ddof=1, ")],
+        "ADV-EPS-INSIDE": [
+            Edit("(std + 1e-4)", "np.sqrt(rewards.var(axis=1, keepdims=True) + 1e-4)")
+        ],
+        "ADV-LEAVE-ONE-OUT": [
+            Edit("(rewards - mean)", "(rewards - mean) * rewards.shape[1] / (rewards.shape[1] - 1)")
+        ],
     },
     ours="group_advantages")
 
@@ -222,6 +245,8 @@ def clip_forward(log_p, log_p_old, advantages, epsilon):
         "CLIP-MAXIMUM": [Edit("np.minimum", "np.maximum")],
         "CLIP-NO-EXP": [Edit("np.exp(log_p - log_p_old)", "log_p - log_p_old")],
         "CLIP-NEVER": [Edit(SMALLER, "rho * advantages")],
+        "CLIP-ONLY-ABOVE": [Edit("np.clip(rho, 1 - epsilon, 1 + epsilon)", "np.minimum(rho, 1 + epsilon)")],
+        "CLIP-AROUND-ZERO": [Edit("1 - epsilon, 1 + epsilon", "-epsilon, epsilon")],
         "CLIP-MIN-OF-RATIOS": [Edit(SMALLER, "np.minimum(rho, clipped) * advantages")],
     },
     ours="clipped_policy_forward")
@@ -245,6 +270,12 @@ def clip_backward(dy, log_p, log_p_old, advantages, epsilon):
         ],
         "CLIP-NEVER": [Edit("np.where(too_high | too_low, 0, dy * advantages)", "dy * advantages")],
         "CLIP-RATIO-TURNED": [Edit(*RATIO)],
+        "CLIP-GRAD-CLIPPED-RATIO": [
+            Edit(
+                "np.where(too_high | too_low, 0, dy * advantages)", "dy * advantages",
+                "drho * rho", "drho * np.clip(rho, 1 - epsilon, 1 + epsilon)",
+            )
+        ],
         "CLIP-GRAD-NO-ADVANTAGE": [Edit("0, dy * advantages", "0, dy")],
     },
     ours="clipped_policy_backward")
@@ -258,6 +289,7 @@ def estimate(draw: Draw) -> PosedQuestion:
     return PosedQuestion({"p": p, "p_ref": p_ref}, q - np.log(q) - 1, {
         "CF-KL-TURNED": 1 / q - np.log(1 / q) - 1,
         "CF-KL-LOG-RATIO": -np.log(q),
+        "CF-KL-LOG-Q": np.log(q),
         "CF-KL-NO-ONE": q - np.log(q),
         "CF-KL-LOG-ADDED": q + np.log(q) - 1,
         "CF-KL-WEIGHTED": -p * np.log(q),
