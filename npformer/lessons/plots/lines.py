@@ -268,7 +268,7 @@ ENDS = "zero from the next block on"  # the label of the mark at the end of a li
 
 
 @in_style
-def gradient_by_depth(panels: Mapping[str, Mapping[str, Array]]) -> "Figure":
+def gradient_by_depth(panels: Mapping[str, Mapping[str, Array]], *, unit: str = "block") -> "Figure":
     """Draw the size of a gradient at each block, on a logarithmic axis, two panels in a row.
 
     Parameters
@@ -277,6 +277,8 @@ def gradient_by_depth(panels: Mapping[str, Mapping[str, Array]]) -> "Figure":
         The panels by their titles. A panel maps the label of a line to the sizes of a gradient. A panel has
         at most three lines. The size must be NaN where only rounding errors are left of a gradient. A mark
         shows where such a line ends.
+    unit : str
+        What the x axis counts: "block" or "layer".
 
     Returns
     -------
@@ -303,9 +305,9 @@ def gradient_by_depth(panels: Mapping[str, Mapping[str, Array]]) -> "Figure":
     for axes in figure.axes[::across]:
         axes.set_ylabel("size of the gradient")
     for axes in figure.axes[-across:]:
-        axes.set_xlabel("block (0 reads the words)")
+        axes.set_xlabel(f"{unit} (0 reads the words)")
     legend_outside(figure, columnspacing=1 if is_for_slides() else 2)
-    return describe(figure, panels_in_words(panels, _depth_in_words))
+    return describe(figure, panels_in_words(panels, lambda lines: _depth_in_words(lines, unit)))
 
 
 def last_block(sizes: Array) -> int:
@@ -317,13 +319,13 @@ def last_block(sizes: Array) -> int:
     return int(np.flatnonzero(~np.isnan(sizes))[-1])
 
 
-def _depth_in_words(lines: Mapping[str, Array]) -> str:
+def _depth_in_words(lines: Mapping[str, Array], unit: str) -> str:
     texts = []
     for label, sizes in lines.items():
         end = last_block(sizes)
         note = f", {ENDS}" if end < len(sizes) - 1 else ""
         texts.append(
-            f"{label} {_format_size(sizes[0])} at block 0, {_format_size(sizes[end])} at block {end}{note}"
+            f"{label} {_format_size(sizes[0])} at {unit} 0, {_format_size(sizes[end])} at {unit} {end}{note}"
         )
     return "; ".join(texts)
 
