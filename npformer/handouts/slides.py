@@ -602,6 +602,8 @@ def read_page_parts() -> dict[str, str]:
         STAGE_FOLDER / "stage.css",
         STAGE_FOLDER / "hands.css",
         STAGE_FOLDER / "hands.js",
+        STAGE_FOLDER / "print.css",
+        STAGE_FOLDER / "print.js",
     ]
     parts = {file.name: file.read_text(encoding="utf-8") for file in files}
     parts["code.css"] = HtmlFormatter(style="default").get_style_defs(".highlight")
