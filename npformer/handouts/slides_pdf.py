@@ -12,7 +12,14 @@ import tempfile
 from pathlib import Path
 
 BROWSER_VARIABLE = "CHROMIUM"
-COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge", "msedge")
+COMMANDS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "microsoft-edge",
+    "msedge",
+)
 # Where the installers of macOS and Windows put a browser, which is not on the path there.
 PLACES = (
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
@@ -25,7 +32,7 @@ NO_BROWSER = (
     "a PDF needs Chromium, Chrome or Edge, and none is installed; "
     f"if it is at an unusual place, set {BROWSER_VARIABLE} to its path"
 )
-PAGE_SECONDS = 600  # the longest time that the pages of one lesson may take, both for the browser and its clock
+PAGE_SECONDS = 600  # the longest time for the pages of one lesson, and for the clock of its page
 
 
 class PrintFails(RuntimeError):
