@@ -9,6 +9,7 @@ import pytest
 from browsers import FIREFOX
 
 needs_firefox = pytest.mark.skipif(not FIREFOX, reason="needs Firefox: apt-get install firefox-esr")
+A4 = {"width": 21.0, "height": 29.7}  # in centimetres
 
 
 class Page(NamedTuple):
