@@ -37,9 +37,9 @@ def make_class_page():
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """Write one page of each kind. Return the files, without their suffix, and the number of sheets."""
+    """Write one page of each kind. Return the files."""
     folder = tmp_path_factory.mktemp("pages")
-    for step in ("h", "d_x", "ffn.hidden"):  # one with few tables, the one with the most, the widest
+    for step in ("h", "d_x"):  # a step with few tables, and the one with the most
         play(at=step).save(folder / f"player {step}.html")
     (folder / "exam.html").write_text(make_exam_page(draw_exam("Ada", 20)), encoding="utf-8")
     (folder / "class.html").write_text(make_class_page(), encoding="utf-8")

@@ -41,7 +41,7 @@ from npformer.handouts.lesson_copies import get_entry, get_source, list_lesson_f
 from npformer.handouts.slide_pictures import draw_numbers, enlarge, narrow_columns
 from npformer.lessons.plots.style import STAGE
 from npformer.lessons.predictions import QUESTION, reveal
-from npformer.player.player_page import play
+from npformer.player.player_page import OLD_BROWSER, play
 
 STAGE_FOLDER = Path(__file__).parent / "stage"
 LINE_WIDTH = 80  # the number of letters in a line of code
@@ -606,6 +606,7 @@ def read_page_parts() -> dict[str, str]:
         STAGE_FOLDER / "print.js",
     ]
     parts = {file.name: file.read_text(encoding="utf-8") for file in files}
+    parts["old_browser"] = OLD_BROWSER
     parts["code.css"] = HtmlFormatter(style="default").get_style_defs(".highlight")
     return parts
 

@@ -15,7 +15,7 @@ from printed import needs_firefox, read_pages
 from npformer import cli
 from npformer.handouts import slides, slides_pdf
 from npformer.handouts.slides_pdf import PrintFails, find_browser, save_pdf
-from npformer.player.player_page import play
+from npformer.player.player_page import OLD_BROWSER, play
 
 
 @pytest.fixture
@@ -184,3 +184,33 @@ def test_firefox_prints_the_same_pages(deck, firefox):
     firefox.goto(f"{deck.as_uri()}?print-pdf")
     assert firefox.evaluate(f"({COVERED})()") == []
     check_pages(read_pages(firefox.print(background=True, shrinkToFit=False, **SLIDE)))
+
+
+STEP_THROUGH = """async () => {
+  const errors = [];
+  addEventListener("error", event => errors.push(event.message));
+  for (let i = 0; i < 20 && !Reveal.isLastSlide(); i++) {
+    Reveal.next();
+    await new Promise(requestAnimationFrame);
+  }
+  return [Reveal.isLastSlide(), errors];
+}"""
+
+
+@pytest.mark.browser
+@needs_firefox
+def test_firefox_steps_through_the_slides(deck, firefox):
+    firefox.goto(deck.as_uri())
+    assert firefox.evaluate(f"({STEP_THROUGH})()") == [True, []]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("is_old", [True, False])
+def test_slides_and_player_report_an_old_browser(is_old, deck, chromium, tmp_path):
+    page = chromium.new_page()
+    if is_old:
+        page.add_init_script("CSS.supports = () => false")
+    for file in (deck, play().save(tmp_path / "player.html")):
+        page.goto(file.as_uri())
+        assert page.get_by_text(OLD_BROWSER).count() == is_old
+    page.close()
