@@ -74,7 +74,7 @@ def save_pdf(slides: Path, browser: str) -> Path:
     """
     file = slides.resolve().with_suffix(".pdf")
     file.unlink(missing_ok=True)  # so that an old file cannot be mistaken for the new one
-    # Chromium refuses to start for root, for example in a container, unless its own sandbox is off.
+    # Chromium does not start for root, for example in a container, unless its own sandbox is off.
     is_root = sys.platform != "win32" and os.geteuid() == 0
     # A new profile, because a browser that is already open would take over the command and print nothing.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:

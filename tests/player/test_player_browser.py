@@ -532,6 +532,22 @@ def test_wheel_and_two_fingers_change_the_level(opened):
     assert page.evaluate(level) == "product" and page.evaluate("scrollY + document.body.scrollTop") > 0
 
 
+ROWS_IN_VIEW = """() => {
+  const stage = document.querySelector(".stage");
+  const rows = [...stage.querySelectorAll("tr")].map(row => row.getBoundingClientRect());
+  return [stage.scrollHeight - stage.clientHeight, rows.filter(row => row.bottom <= innerHeight - 50).length];
+}"""
+
+
+def test_double_zoom_shows_tables_in_large_type(opened):
+    """A window of 1440 × 900 with a zoom of 200 % has 720 × 450 pixels: the page scrolls, not the tables."""
+    page = opened(width=720, height=450)
+    for step in ("h", "ffn.z", "d_x"):
+        page.evaluate("name => player.open(name)", step)
+        hidden, rows = page.evaluate(ROWS_IN_VIEW)
+        assert hidden <= 0 and rows >= 3, step
+
+
 def test_tiles_have_numbers_only_in_large_type(opened):
     page, sizes = opened(place="loss", reduced_motion="reduce"), []
     for step in TRACE.steps:
