@@ -17,8 +17,7 @@ PATTERNS = {  # the default patterns for the numbers that are drawn
 CLAIM = re.compile(r"\b(?:True|False)$")  # A line with this end is a check for readers. Slides leave it out.
 LETTER = 0.522  # the width of a letter on a slide, in em
 LONGEST, SHORTEST = 24, 8  # the limits of a bar's width, in letters
-SMALLEST_FONT, LARGEST_FONT = 28, 60  # the limits of the font size, in pixels
-WIDTH, HEIGHT = 1186, 300  # the size of the area for printed output on a slide, in pixels
+BLUE, ORANGE = (0x56, 0xB4, 0xE9), (0xE6, 0x9F, 0x00)  # squares of positive and of negative numbers
 
 
 def draw_numbers(printed: str, kind: str, where: str, line_width: int, hidden: bool = False) -> str:
@@ -46,7 +45,7 @@ def draw_numbers(printed: str, kind: str, where: str, line_width: int, hidden: b
     Examples
     --------
     >>> draw_numbers("a 1.5\\nb 3.0", "squares", "", 80, hidden=True)
-    '<pre class="drawn" style="font-size: 60px">a <b class="box">   </b>\\nb <b class="box">   </b></pre>'
+    '<pre class="drawn" style="--letters: 5; --lines: 2">a <b class="box">   </b>\\nb <b class="box">   </b></pre>'
     """
     pattern = re.compile(where or PATTERNS[kind])
     lines = [line for line in printed.split("\n") if pattern.search(line) or not CLAIM.search(line)]
@@ -65,8 +64,8 @@ def draw_numbers(printed: str, kind: str, where: str, line_width: int, hidden: b
         for line, line_matches, line_shares in zip(lines, matches, compute_shares(matches), strict=True)
     ]
     room_for_bars = most_matches * (bar_width + 2) if bar_width else 0
-    font_size = choose_font_size(longest + room_for_bars, len(rows))
-    return f'<pre class="drawn" style="font-size: {font_size}px">' + "\n".join(rows) + "</pre>"
+    size = f"--letters: {longest + room_for_bars}; --lines: {len(rows)}"
+    return f'<pre class="drawn" style="{size}">' + "\n".join(rows) + "</pre>"
 
 
 def _draw_line(
@@ -86,25 +85,14 @@ def _draw_line(
 
 
 def enlarge(printed: str) -> str:
-    """Format printed output as HTML in the largest letters that fit on a slide.
+    """Format printed output as HTML with its number of letters and lines, for the largest letters that fit.
 
     >>> enlarge("1 < 2")
-    '<pre style="font-size: 60px">1 &lt; 2</pre>'
+    '<pre style="--letters: 5; --lines: 1">1 &lt; 2</pre>'
     """
     lines = printed.split("\n")
     longest = max(len(line) for line in lines)
-    font_size = choose_font_size(longest, len(lines))
-    return f'<pre style="font-size: {font_size}px">{html.escape(printed)}</pre>'
-
-
-def choose_font_size(longest: int, n_lines: int) -> int:
-    """Return the font size in pixels at which the lines fit on a slide.
-
-    `longest` is the number of letters in the longest line.
-    """
-    fits_width = int(WIDTH / LETTER / longest)
-    fits_height = HEIGHT // n_lines
-    return max(SMALLEST_FONT, min(LARGEST_FONT, fits_width, fits_height))
+    return f'<pre style="--letters: {longest}; --lines: {len(lines)}">{html.escape(printed)}</pre>'
 
 
 def narrow_columns(lines: Sequence[str]) -> list[str]:
@@ -181,8 +169,17 @@ def draw_square(text: str, share: float) -> str:
     number = html.escape(text)
     if not share:
         return number
-    css_class = "minus square" if text[0] == "-" else "square"
-    return f'<b class="{css_class}" style="--part: {share:.0%}">{number}</b>'
+    colour = mix_with_white(ORANGE if text[0] == "-" else BLUE, share)
+    return f'<b class="square" style="background: {colour}">{number}</b>'
+
+
+def mix_with_white(colour: tuple[int, int, int], share: float) -> str:
+    """Return a mixture of a colour and white in CSS.
+
+    >>> mix_with_white(BLUE, 1), mix_with_white(BLUE, 0)
+    ('#56b4e9', '#ffffff')
+    """
+    return "#" + "".join(f"{round(255 + (channel - 255) * share):02x}" for channel in colour)
 
 
 def draw_bar(share: float, bar_width: int) -> str:

@@ -38,7 +38,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from npformer.handouts.lesson_copies import get_entry, get_source, list_lesson_files
-from npformer.handouts.slide_pictures import draw_numbers, enlarge, narrow_columns
+from npformer.handouts.slide_layout import BAR_AREA, WORDS_AREA, Block, choose_words_size, split_blocks
+from npformer.handouts.slide_pictures import draw_numbers, narrow_columns
 from npformer.lessons.plots.style import STAGE
 from npformer.lessons.predictions import QUESTION, reveal
 from npformer.player.player_page import play
@@ -55,6 +56,7 @@ one hand for the answer A to F, and Shift takes one away. T is the second vote, 
 WIDGET = "application/vnd.jupyter.widget-view+json"  # the type of a slider, which needs a kernel
 ASKED = '<i class="over" data-question="{}"></i>'  # marks a question, which is at the bottom of a slide
 ANSWERED = '<i class="over answer"></i>'  # marks an answer, which is shown at the bottom of a slide
+BAR = '<i class="over'  # the begin of the marks of a question and an answer
 FRAME = re.compile(r"""<iframe title="([^"]*)"[^>]*? srcdoc='([^']*)'></iframe>""")
 SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
 PRINTED = re.compile(r"```text\n(.*?)\n```", flags=re.S)
@@ -568,19 +570,50 @@ def share_players(slides: Sequence[Slide]) -> tuple[list[Slide], list[str]]:
 
 
 def make_cells(slide: Slide) -> Iterator[Any]:
-    """Yield the notebook cells for one slide: the slide itself, its fragments and its notes."""
+    """Yield the Markdown cells for one slide: the title, the blocks, the question, the answer and the notes.
+
+    The metadata `before` and `after` of a cell are the HTML around its content.
+    """
+    parts = [part for part in slide.then if not part.startswith(BAR)]
+    bars = [part for part in slide.then if part.startswith(BAR)]
+    title, _, content = slide.text.partition("\n")
+    blocks = split_blocks(content)
+    later = [(block, slide.then.index(part)) for part in parts for block in split_blocks(part)]
+    kinds = {block.kind for block in (*blocks, *(block for block, _ in later))}
+    only_words = kinds <= {"words"}
+    section = " ".join(["bare" if not kinds else "", "asks" if bars else "", *sorted(kinds)]).strip()
+    yield _make_cell(title, f'<section><section class="{section}"><div class="heading">', '</div><div class="area">')
+    for block in blocks:
+        size = choose_words_size(block.text, WORDS_AREA, 34, 60) if only_words and not bars else 34
+        yield _make_cell(block.text, *_wrap_block(block, f"block {block.kind}", "", size))
+    for block, index in later:
+        yield _make_cell(block.text, *_wrap_block(block, f"block {block.kind} fragment", f' data-fragment-index="{index}"', 34))
+    yield _make_cell("", "</div>", "")
+    for bar in bars:
+        kind = "answer" if bar.startswith(ANSWERED) else "question"
+        if not kinds:
+            size = choose_words_size(bar, WORDS_AREA, 40, 64)
+        elif kinds <= {"formula", "words"}:
+            size = choose_words_size(bar, 2 * BAR_AREA, 34, 46)
+        else:
+            size = choose_words_size(bar, BAR_AREA, 30, 36)
+        index = slide.then.index(bar)
+        before = f'<div class="footer {kind} fragment" data-fragment-index="{index}" style="--size: {size}px">'
+        yield _make_cell(bar, before, "</div>")
+    yield _make_cell(slide.notes.strip(), '<aside class="notes">', "</aside></section></section>")
+
+
+def _wrap_block(block: Block, css_class: str, attributes: str, words_size: int) -> tuple[str, str]:
+    """Return the HTML before and after a block."""
+    style = f"--size: {words_size}px" if block.kind == "words" else block.style
+    inner = '<div class="picture-box">' if block.kind == "picture" else ""
+    return f'<div class="{css_class}" style="{style}"{attributes}>{inner}', "</div></div>" if inner else "</div>"
+
+
+def _make_cell(text: str, before: str, after: str) -> Any:
     from nbformat.v4 import new_markdown_cell
 
-    fragments = [("fragment", text) for text in slide.then]
-    has_code = "```python" in slide.text
-    for slide_type, text in [("slide", slide.text), *fragments, ("notes", slide.notes.strip())]:
-        if slide_type != "notes" and not has_code:
-            text = PRINTED.sub(_enlarge_match, text)
-        yield new_markdown_cell(text, metadata={"slideshow": {"slide_type": slide_type}})
-
-
-def _enlarge_match(printed: re.Match[str]) -> str:
-    return enlarge(printed[1])
+    return new_markdown_cell(text, metadata={"before": before, "after": after})
 
 
 def read_page_parts() -> dict[str, str]:
