@@ -16,8 +16,10 @@ stage     a shorter text for the slide
 ask       a shorter question
 answer    a shorter answer
 code      the lines of the cell's code that are shown, such as "2-5"
-drawn     how the printed output is drawn: "bars" or "squares" (see slide_pictures.py)
+drawn     how the printed output is drawn: "bars", "squares" or "columns" (see slide_pictures.py)
 where     which numbers are drawn, as a regular expression
+row       the columns of a row, as the groups of a regular expression; lines without a match are left out
+head      the names of the columns, such as "logits|loss"
 station   a step of the worked example; the question's slide shows the player at this step
 again     the title of an earlier slide, whose picture or table the question's slide repeats
 cover     the part of the answer's picture that is visible before the answer is shown (see `make_covers`)
@@ -38,14 +40,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from npformer.handouts.lesson_copies import get_entry, get_source, list_lesson_files
-from npformer.handouts.slide_layout import BAR_AREA, WORDS_AREA, Block, choose_words_size, split_blocks
-from npformer.handouts.slide_pictures import draw_numbers, narrow_columns
+from npformer.handouts.slide_layout import (
+    choose_bar_size,
+    choose_words_size,
+    name_layout,
+    split_blocks,
+    wrap_block,
+)
+from npformer.handouts.slide_pictures import Drawing, draw_numbers, narrow_columns
 from npformer.lessons.plots.style import STAGE
 from npformer.lessons.predictions import QUESTION, reveal
 from npformer.player.player_page import play
 
 STAGE_FOLDER = Path(__file__).parent / "stage"
-LINE_WIDTH = 80  # the number of letters in a line of code
 CELL_SECONDS = 600  # the longest time that a cell may run
 NO_KERNEL = "no kernel starts. To get one: python -m ipykernel install --sys-prefix."
 PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Page Up and Page Down a station, Home
@@ -478,7 +485,8 @@ def draw_printed(part: str, cell: dict[str, Any], hidden: bool = False) -> str:
     kind = get_entry(cell, "drawn")
     if printed is None or not kind:
         return part
-    return draw_numbers(printed[1], kind, get_entry(cell, "where"), LINE_WIDTH, hidden)
+    drawing = Drawing(kind, get_entry(cell, "where"), get_entry(cell, "row"), get_entry(cell, "head"))
+    return draw_numbers(printed[1], drawing, hidden)
 
 
 def add_answer(slide: Slide, cell: dict[str, Any], notes: str = "") -> Slide:
@@ -574,40 +582,31 @@ def make_cells(slide: Slide) -> Iterator[Any]:
 
     The metadata `before` and `after` of a cell are the HTML around its content.
     """
-    parts = [part for part in slide.then if not part.startswith(BAR)]
-    bars = [part for part in slide.then if part.startswith(BAR)]
     title, _, content = slide.text.partition("\n")
     blocks = split_blocks(content)
-    later = [(block, slide.then.index(part)) for part in parts for block in split_blocks(part)]
-    kinds = {block.kind for block in (*blocks, *(block for block, _ in later))}
-    only_words = kinds <= {"words"}
-    section = " ".join(["bare" if not kinds else "", "asks" if bars else "", *sorted(kinds)]).strip()
-    yield _make_cell(title, f'<section><section class="{section}"><div class="heading">', '</div><div class="area">')
-    for block in blocks:
-        size = choose_words_size(block.text, WORDS_AREA, 34, 60) if only_words and not bars else 34
-        yield _make_cell(block.text, *_wrap_block(block, f"block {block.kind}", "", size))
-    for block, index in later:
-        yield _make_cell(block.text, *_wrap_block(block, f"block {block.kind} fragment", f' data-fragment-index="{index}"', 34))
-    yield _make_cell("", "</div>", "")
-    for bar in bars:
-        kind = "answer" if bar.startswith(ANSWERED) else "question"
-        if not kinds:
-            size = choose_words_size(bar, WORDS_AREA, 40, 64)
-        elif kinds <= {"formula", "words"}:
-            size = choose_words_size(bar, 2 * BAR_AREA, 34, 46)
+    bars = []  # pairs of the part and its number among the fragments
+    later = []
+    for i, part in enumerate(slide.then):
+        if part.startswith(BAR):
+            bars.append((part, i))
         else:
-            size = choose_words_size(bar, BAR_AREA, 30, 36)
-        index = slide.then.index(bar)
-        before = f'<div class="footer {kind} fragment" data-fragment-index="{index}" style="--size: {size}px">'
-        yield _make_cell(bar, before, "</div>")
+            later += [(block, i) for block in split_blocks(part)]
+    all_blocks = [*blocks, *(block for block, _ in later)]
+    layout = name_layout(blocks, [block for block, _ in later], bool(bars))
+    words_size = choose_words_size(content, all_blocks, bool(bars))
+    before = f'<section><section class="{layout}"><div class="heading">'
+    yield _make_cell(title, before, '</div><div class="area">')
+    for block in blocks:
+        yield _make_cell(block.text, *wrap_block(block, words_size))
+    for block, i in later:
+        yield _make_cell(block.text, *wrap_block(block, words_size, i))
+    yield _make_cell("", "</div>", "")
+    for part, i in bars:
+        kind = "answer" if part.startswith(ANSWERED) else "question"
+        size = choose_bar_size(part, all_blocks)
+        before = f'<div class="footer {kind} fragment" data-fragment-index="{i}" style="--size: {size}px">'
+        yield _make_cell(part, before, "</div>")
     yield _make_cell(slide.notes.strip(), '<aside class="notes">', "</aside></section></section>")
-
-
-def _wrap_block(block: Block, css_class: str, attributes: str, words_size: int) -> tuple[str, str]:
-    """Return the HTML before and after a block."""
-    style = f"--size: {words_size}px" if block.kind == "words" else block.style
-    inner = '<div class="picture-box">' if block.kind == "picture" else ""
-    return f'<div class="{css_class}" style="{style}"{attributes}>{inner}', "</div></div>" if inner else "</div>"
 
 
 def _make_cell(text: str, before: str, after: str) -> Any:
@@ -650,4 +649,5 @@ def convert_formula(match: re.Match[str]) -> str:
     is_displayed = match["shown"] is not None
     tex = html.unescape(match["shown"] if is_displayed else match["inline"])
     tex = re.sub(r"\\(sin|cos|exp|ln|log) +(?=[\w\\])", r"\\\1\\,", tex)  # adds the space in "sin 1"
+    tex = re.sub(r"(?<=\w)(?<!\\)(?=\\(?:sin|cos)\b)", r"\\,", tex)  # adds the space in "i sin b"
     return str(convert(tex, display="block" if is_displayed else "inline"))
