@@ -4,10 +4,10 @@
     area       the blocks of the slide; each block is as large as the area allows
     bar        the question, later the answer
 
-A slide's text becomes blocks. The style sheet stage.css scales each block to the area that is free, so a block
-shrinks when the bar appears, and the bar never covers it. For this purpose, the style sheet needs the size of a
-block relative to its letters, as CSS variables: the number of lines and of letters in a line, the width and the
-height of a formula in em, the ratio of a picture's sides. This module computes these numbers.
+The style sheet stage.css scales each block to the free area. So a block shrinks when the bar appears, and the
+bar never covers a block. The style sheet needs the relative size of a block as CSS variables: the number of
+lines and of letters in a line, the width and height of a formula in em, or the ratio of a picture's sides. This
+module computes these numbers.
 """
 
 import base64
@@ -182,8 +182,8 @@ def _read_em(width: str) -> float:
 def name_layout(blocks: Sequence[Block], later: Sequence[Block], has_bar: bool) -> str:
     """Return the CSS classes of a slide.
 
-    `later` are the blocks that appear after a click. "asks" is a slide with a question or an answer, and "long"
-    is a slide on which the output takes the place of the code.
+    `later` are the blocks that appear after a click. "asks" is a slide with a question or an answer. "long" is
+    a slide on which the output takes the place of the code.
     """
     classes = []
     if has_bar:
@@ -231,7 +231,7 @@ def choose_bar_size(text: str, blocks: Sequence[Block]) -> int:
     if not kinds:
         return fit_words(text, 1192 * 560, 40, 64)
     if kinds <= {"formula", "words"}:
-        return fit_words(text, 1192 * 300, 34, 46)
+        return fit_words(text, 1192 * 330, 34, 56)
     return fit_words(text, 1192 * 150, 30, 36)
 
 

@@ -9,6 +9,7 @@ On the slide with the question, the same table has gaps instead of the numbers.
 import html
 import math
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -22,7 +23,8 @@ LETTER = 0.522  # the width of a letter on a slide, in em
 LONGEST, SHORTEST = 40, 8  # the limits of a bar's width, in letters
 LINE_WIDTH = 80  # the number of letters in a line at the smallest font size, 28 pixels
 WIDTH, HEIGHT = 1186, 500  # the area for a table above an answer, in pixels
-LARGEST_FONT = 90  # in pixels
+SENTENCE = 44  # one or two lines that are longer are wrapped
+LARGEST_FONT = 110  # in pixels
 MOST_LINES_WITH_BARS_BELOW = 6  # in a table with more lines, each bar is to the right of its line
 BLUE, ORANGE = (0x56, 0xB4, 0xE9), (0xE6, 0x9F, 0x00)  # squares of positive and of negative numbers
 
@@ -60,14 +62,14 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     """
     pattern = re.compile(drawing.where or PATTERNS[drawing.kind])
     lines = printed.split("\n")
-    if drawing.row:
-        lines = arrange_columns(lines, drawing.row, drawing.head)
+    if drawing.row and re.search(drawing.row, printed, flags=re.M):
+        lines = arrange_columns(printed, drawing.row, drawing.head)
     else:
         lines = [line for line in lines if pattern.search(line) or not CLAIM.search(line)]
         lines = narrow_columns(lines)
     matches = [list(pattern.finditer(line)) for line in lines]
     if not any(matches):
-        return enlarge("\n".join(lines) if drawing.row else printed)
+        return enlarge("\n".join(lines))
     longest = max(len(line) for line in lines)
     most_matches = max(len(row) for row in matches)
     n_lines = len(lines)
@@ -89,18 +91,16 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     )
 
 
-def arrange_columns(lines: Sequence[str], row: str, head: str) -> list[str]:
-    """Return a table with a row for each line that matches, and with the names of the columns above.
+def arrange_columns(printed: str, row: str, head: str) -> list[str]:
+    """Return a table with a row for each match in printed output, and with the names of the columns above.
 
-    >>> arrange_columns(["loss 0.5, slope -0.25", "done"], r"loss (\\S+), slope (\\S+)", "loss|slope")
+    >>> arrange_columns("loss 0.5, slope -0.25\\ndone", r"loss (\\S+), slope (\\S+)", "loss|slope")
     ['loss   slope', '0.5    -0.25']
     """
-    pattern = re.compile(row)
     table = [head.split("|")] if head else []
-    for line in lines:
-        match = pattern.search(line)
-        if match:
-            table.append([(column or "").strip() for column in match.groups()])
+    for match in re.finditer(row, printed, flags=re.M):
+        first, *others = ((column or "") for column in match.groups())
+        table.append([first.rstrip(), *(column.strip() for column in others)])
     widths = [max(len(column) for column in columns) for columns in zip(*table, strict=True)]
     arranged = []
     for first, *others in table:
@@ -149,7 +149,11 @@ def enlarge(printed: str) -> str:
     >>> enlarge("1 < 2")
     '<pre style="--letters: 5; --lines: 1">1 &lt; 2</pre>'
     """
-    return f'<pre style="{measure_lines(printed.split(chr(10)))}">{html.escape(printed)}</pre>'
+    lines = printed.split("\n")
+    if len(lines) <= 2 and len(printed) > SENTENCE:
+        lines = [part for line in lines for part in textwrap.wrap(line, SENTENCE)]
+    text = html.escape("\n".join(lines))
+    return f'<pre style="{measure_lines(lines)}">{text}</pre>'
 
 
 def measure_lines(lines: Sequence[str]) -> str:
