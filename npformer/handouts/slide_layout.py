@@ -5,9 +5,9 @@
     bar        the question, later the answer
 
 The style sheet stage.css scales each block to the free area. So a block shrinks when the bar appears, and the
-bar never covers a block. The style sheet needs the relative size of a block as CSS variables: the number of
-lines and of letters in a line, the width and height of a formula in em, or the ratio of a picture's sides. This
-module computes these numbers.
+bar never covers a block. The style sheet needs the relative size of a block as CSS variables. This module
+computes them: the number of lines and of letters in a line, the width and height of a formula in em, or the
+ratio of a picture's sides.
 """
 
 import base64
@@ -182,8 +182,8 @@ def _read_em(width: str) -> float:
 def name_layout(blocks: Sequence[Block], later: Sequence[Block], has_bar: bool) -> str:
     """Return the CSS classes of a slide.
 
-    `later` are the blocks that appear after a click. "asks" is a slide with a question or an answer. "long" is
-    a slide on which the output takes the place of the code.
+    `later` are the blocks that appear after a click. A slide that "asks" has a question or an answer. On a
+    "long" slide, the output takes the place of the code.
     """
     classes = []
     if has_bar:
@@ -215,10 +215,10 @@ def choose_words_size(text: str, blocks: Sequence[Block], has_bar: bool) -> int:
     """Return the font size of the words above the bar, in pixels. Words without other blocks are larger.
 
     >>> choose_words_size("One.", [Block("words", "One.")], has_bar=False)
-    60
+    72
     """
     is_alone = all(block.kind == "words" for block in blocks) and not has_bar
-    return fit_words(text, 1192 * 560, 34, 60) if is_alone else 34
+    return fit_words(text, 1192 * 560, 34, 72) if is_alone else 34
 
 
 def choose_bar_size(text: str, blocks: Sequence[Block]) -> int:

@@ -12,7 +12,7 @@ The metadata of a cell define how the cell becomes a slide. Jupyter defines `sli
 following entries are under `npformer`:
 
 title     the title of the slide
-stage     a shorter text for the slide
+stage     a shorter text for the slide; in a code cell, formulas below the picture
 ask       a shorter question
 answer    a shorter answer
 code      the lines of the cell's code that are shown, such as "2-5"
@@ -429,6 +429,9 @@ def make_code_slides(cell: dict[str, Any], introduction: str = "") -> list[Slide
     pictures = cover_pictures(outputs)
     if pictures:
         slides = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
+        formulas = get_entry(cell, "stage")
+        if formulas:
+            slides[-1] = Slide(f"{slides[-1].text}\n\n{formulas}")
     elif code:
         slides = [Slide(f"{heading}\n\n{code}", tuple(outputs))]  # The output appears after a click.
     else:
