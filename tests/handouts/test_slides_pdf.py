@@ -80,7 +80,7 @@ def test_save_pdf_browser_without_message_or_end(page, browser):
 
 @pytest.mark.parametrize("is_root", [True, False])
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no root")
-def test_save_pdf_turns_off_the_sandbox_only_for_root(is_root, page, monkeypatch):
+def test_save_pdf_without_sandbox_only_for_root(is_root, page, monkeypatch):
     commands = []
 
     def run(command, **_):
