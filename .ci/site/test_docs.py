@@ -16,7 +16,6 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from axe import CONTRAST, objections
 from conftest import ROOT, SITE, needs_chromium
-from printed import count_letters, read_pages
 
 import npformer
 
@@ -77,20 +76,6 @@ def left(asked):
     A missing file gives a different error.
     """
     return asked.failure == "net::ERR_ABORTED"
-
-
-# --- on paper -------------------------------------------------------------------------------------
-
-
-def test_a_printed_lesson_has_its_code_and_players(opened):
-    page = opened("lessons/05_encoder_block.html")
-    page.wait_for_function("!document.querySelector('iframe[loading]:not(.loaded)')", timeout=300_000)
-    code = page.locator(".cell_input pre").all_text_contents()
-    letters = count_letters("".join(code))
-    text = "".join(sheet.text for sheet in read_pages(page.pdf(format="A4")))
-    assert letters - count_letters(text) == {}
-    assert text.count("the result") >= page.locator("iframe.player").count() > 3
-    assert "Skip to content" not in text
 
 
 # --- a new reader's first pages -------------------------------------------------------------------
