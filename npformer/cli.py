@@ -236,9 +236,9 @@ def _add_lessons(commands: Commands) -> None:
 def _add_one_page(commands: Commands) -> None:
     summary = "write a complete Transformer with its training, in one file of 200 lines"
     one_page = _add_command(commands, _run_one_page, "one-page", summary)
-    one_page.add_argument(
-        "file", help=f"the file to write (default: {PAGE})", metavar="FILE", nargs="?", default=PAGE
-    )
+    target = one_page.add_mutually_exclusive_group()
+    target.add_argument("--out", help=f"the .py file to write (default: {PAGE})", metavar="FILE")
+    target.add_argument("file", help="the same without --out", metavar="FILE", nargs="?")
     one_page.add_argument("--force", help="overwrite an existing file", action="store_true")
 
 
@@ -288,6 +288,9 @@ def _add_slides(commands: Commands) -> None:
     slides = _add_command(commands, _run_slides, "slides", summary)
     slides.add_argument("lesson", help="such as 05 (default: all lessons)", metavar="LESSON", nargs="*")
     slides.add_argument("--out", help="the folder to write to", metavar="FOLDER", required=True)
+    slides.add_argument(
+        "--pdf", help="also write each lesson as PDF; needs Chromium, Chrome or Edge", action="store_true"
+    )
 
 
 def _add_hands(commands: Commands) -> None:
@@ -651,32 +654,38 @@ def _run_lessons(options: argparse.Namespace) -> Iterator[str]:
 
 def _run_one_page(options: argparse.Namespace) -> Iterator[str]:
     """Write the model on one page, and print how to run it."""
-    file = check_output_file(options.file)
+    name = options.out or options.file or PAGE
+    file = check_output_file(name)
     if file.exists() and not options.force:
-        raise ValueError(f"{options.file!r} exists already; --force overwrites it")
+        raise ValueError(f"{name!r} exists already; --force overwrites it")
     shutil.copyfile(Path(__file__).parent / "handouts" / PAGE, file)
     yield f"written: {file}\n\nYou can read it in twenty minutes. To see it learn for half a minute, type:"
-    yield f"\n    {_format_command('python')} {_quote(options.file)}"
+    yield f"\n    {_format_command('python')} {_quote(name)}"
 
 
 def _run_slides(options: argparse.Namespace) -> Iterator[str]:
     """Write the slides of each lesson. If a lesson fails, continue with the next, and set exit code 1."""
     from npformer.handouts.slides import LessonFails, find_lesson, list_lessons, save_slides
+    from npformer.handouts.slides_pdf import PrintFails, find_browser, save_pdf
 
     lessons = options.lesson or list(list_lessons())
     pages = [f"{find_lesson(lesson).stem}.html" for lesson in lessons]
-    # A lesson runs for minutes. So an invalid lesson (line above) or folder (line below) is rejected first.
+    if options.pdf:
+        pages += [f"{find_lesson(lesson).stem}.pdf" for lesson in lessons]
+    # A lesson runs for minutes. So an invalid lesson (above) or folder (line below) is rejected first.
     folder = check_output_folder(options.out, pages)
+    browser = find_browser() if options.pdf else ""
     has_failed = False
     for i, lesson in enumerate(lessons, start=1):
         _print_progress(f"slides {i} of {len(lessons)}: running lesson {lesson} for its pictures")
         try:
             file = save_slides(lesson, folder, partial(_report_error, "slides"))
-        except LessonFails as error:
+            yield f"written: {file}"
+            if browser:
+                yield f"written: {save_pdf(file, browser)}"
+        except (LessonFails, PrintFails) as error:
             _report_error("slides", str(error))
             has_failed = True
-        else:
-            yield f"written: {file}"
     if has_failed:
         raise SystemExit(1)
 

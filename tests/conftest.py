@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import sys
 from functools import cache
 from importlib.util import find_spec
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from browsers import CHROMIUM, open_firefox
 from hypothesis import settings
 from small_models import PACKAGES
 
@@ -28,7 +28,6 @@ settings.load_profile("npformer")
 
 PATIENCE_MILLISECONDS = 600_000  # Only a test that hangs reaches this limit.
 why_no_cupy = cache(_why_no_cupy)
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 
 pytest_plugins = ["pytester"]  # for the test of our own plugin
 
@@ -110,3 +109,10 @@ def chromium():
         browser.new_page = new_patient_page  # type: ignore[method-assign]
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def firefox(tmp_path_factory):
+    """Start one Firefox for the tests that have it open pages."""
+    with open_firefox(tmp_path_factory.mktemp("firefox")) as browser:
+        yield browser

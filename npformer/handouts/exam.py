@@ -310,8 +310,7 @@ def make_exam_page(exam: Exam, key: bool = False) -> str:
     -------
     page : str
     """
-    header = KEY if key else "Name: " + 40 * "_"
-    body = [f"<p>{header}</p>"]
+    body = [f"<p>{KEY}</p>"] if key else list(_list_fields(exam))
     part = ""
     for number, question in enumerate(exam.questions, start=1):
         if question.part != part:
@@ -324,6 +323,14 @@ def make_exam_page(exam: Exam, key: bool = False) -> str:
         body += _list_solution(question) if key else _list_gaps(question)
         body.append("</section>")
     return make_page("exam", f"{exam.title} ({exam.seed})", "\n".join(body), "@page { margin: 15mm }")
+
+
+def _list_fields(exam: Exam) -> Iterator[str]:
+    """Yield the HTML of the fields above the questions: the points, the name and the permitted aids."""
+    total = sum(PARTS[question.part].points for question in exam.questions)
+    yield f'<p class="total"><span></span> of {total} points</p>'
+    yield f"<p>Name: {40 * '_'}</p>"
+    yield f"<p>Permitted aids: {32 * '_'}</p>"
 
 
 def _list_options(question: Question, key: bool) -> Iterator[str]:

@@ -7,21 +7,38 @@ On the slide with the question, the same table has gaps instead of the numbers.
 """
 
 import html
+import math
 import re
+import textwrap
 from collections.abc import Sequence
+from typing import NamedTuple
 
 PATTERNS = {  # the default patterns for the numbers that are drawn
     "bars": r"-?[\d,]*\.?\d+(?=\D*$)",  # the last number of each line
     "squares": r"(?<![\w.])-?\d+\.\d*(?![\w.])",  # every number with a decimal point
+    "columns": r"(?!)",  # no number
 }
 CLAIM = re.compile(r"\b(?:True|False)$")  # A line with this end is a check for readers. Slides leave it out.
 LETTER = 0.522  # the width of a letter on a slide, in em
-LONGEST, SHORTEST = 24, 8  # the limits of a bar's width, in letters
-SMALLEST_FONT, LARGEST_FONT = 28, 60  # the limits of the font size, in pixels
-WIDTH, HEIGHT = 1186, 300  # the size of the area for printed output on a slide, in pixels
+LONGEST, SHORTEST = 40, 8  # the limits of a bar's width, in letters
+LINE_WIDTH = 80  # the number of letters in a line at the smallest font size, 28 pixels
+WIDTH, HEIGHT = 1186, 500  # the area for a table above an answer, in pixels
+SENTENCE = 44  # one or two lines that are longer are wrapped
+LARGEST_FONT = 110  # in pixels
+MOST_LINES_WITH_BARS_BELOW = 6  # in a table with more lines, each bar is to the right of its line
+BLUE, ORANGE = (0x56, 0xB4, 0xE9), (0xE6, 0x9F, 0x00)  # squares of positive and of negative numbers
 
 
-def draw_numbers(printed: str, kind: str, where: str, line_width: int, hidden: bool = False) -> str:
+class Drawing(NamedTuple):
+    """How printed output is drawn."""
+
+    kind: str  # "bars", "squares" or "columns"
+    where: str = ""  # a regular expression for the numbers to draw, or "" for the default in `PATTERNS`
+    row: str = ""  # a regular expression whose groups are the columns of a row
+    head: str = ""  # the names of the columns, separated by "|"
+
+
+def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     """Format printed output as HTML, and draw its numbers as bars or squares.
 
     All numbers share one scale, which ends at the largest number, or at 100 if there are percentages. A word
@@ -30,12 +47,7 @@ def draw_numbers(printed: str, kind: str, where: str, line_width: int, hidden: b
     Parameters
     ----------
     printed : str
-    kind : str
-        "bars" or "squares".
-    where : str
-        A regular expression that matches the numbers to draw, or "" for the default in `PATTERNS`.
-    line_width : int
-        The number of letters that fit into a line.
+    drawing : Drawing
     hidden : bool
         Whether gaps replace the numbers.
 
@@ -45,34 +57,80 @@ def draw_numbers(printed: str, kind: str, where: str, line_width: int, hidden: b
 
     Examples
     --------
-    >>> draw_numbers("a 1.5\\nb 3.0", "squares", "", 80, hidden=True)
-    '<pre class="drawn" style="font-size: 60px">a <b class="box">   </b>\\nb <b class="box">   </b></pre>'
+    >>> draw_numbers("a 1.5", Drawing("squares"), hidden=True)
+    '<pre class="drawn" style="--letters: 5; --lines: 1">a <b class="box">   </b></pre>'
     """
-    pattern = re.compile(where or PATTERNS[kind])
-    lines = [line for line in printed.split("\n") if pattern.search(line) or not CLAIM.search(line)]
-    lines = narrow_columns(lines)
+    pattern = re.compile(drawing.where or PATTERNS[drawing.kind])
+    lines = printed.split("\n")
+    if drawing.row and re.search(drawing.row, printed, flags=re.M):
+        lines = arrange_columns(printed, drawing.row, drawing.head)
+    else:
+        lines = [line for line in lines if pattern.search(line) or not CLAIM.search(line)]
+        lines = narrow_columns(lines)
     matches = [list(pattern.finditer(line)) for line in lines]
     if not any(matches):
-        return enlarge(printed)
+        return enlarge("\n".join(lines))
     longest = max(len(line) for line in lines)
     most_matches = max(len(row) for row in matches)
+    n_lines = len(lines)
     bar_width = 0
-    if kind != "squares":
-        free = (line_width - longest) // most_matches - 2
-        bar_width = min(LONGEST, max(SHORTEST, free))
+    below = False
+    if drawing.kind == "bars":
+        below = most_matches == 1 and longest > LINE_WIDTH // 2 and n_lines <= MOST_LINES_WITH_BARS_BELOW
+        bar_width = longest if below else choose_bar_width(longest, most_matches, n_lines)
     rows = [
-        _draw_line(line.ljust(longest), line_matches, line_shares, bar_width, hidden)
+        _draw_line(line.ljust(longest), line_matches, line_shares, bar_width, hidden, below)
         for line, line_matches, line_shares in zip(lines, matches, compute_shares(matches), strict=True)
     ]
-    room_for_bars = most_matches * (bar_width + 2) if bar_width else 0
-    font_size = choose_font_size(longest + room_for_bars, len(rows))
-    return f'<pre class="drawn" style="font-size: {font_size}px">' + "\n".join(rows) + "</pre>"
+    if below:
+        n_lines += sum(bool(row) for row in matches)
+    elif bar_width:
+        longest += most_matches * (bar_width + 2)
+    return (
+        f'<pre class="drawn" style="--letters: {longest}; --lines: {n_lines}">' + "\n".join(rows) + "</pre>"
+    )
+
+
+def arrange_columns(printed: str, row: str, head: str) -> list[str]:
+    """Return a table with a row for each match in printed output, and with the names of the columns above.
+
+    >>> arrange_columns("loss 0.5, slope -0.25\\ndone", r"loss (\\S+), slope (\\S+)", "loss|slope")
+    ['loss   slope', '0.5    -0.25']
+    """
+    table = [head.split("|")] if head else []
+    for match in re.finditer(row, printed, flags=re.M):
+        first, *others = ((column or "") for column in match.groups())
+        table.append([first.rstrip(), *(column.strip() for column in others)])
+    widths = [max(len(column) for column in columns) for columns in zip(*table, strict=True)]
+    arranged = []
+    for first, *others in table:
+        cells = [first.ljust(widths[0])]
+        for column, width in zip(others, widths[1:], strict=True):
+            cells.append(column.rjust(width))
+        arranged.append("   ".join(cells).rstrip())
+    return arranged
+
+
+def choose_bar_width(longest: int, most_matches: int, n_lines: int) -> int:
+    """Return the width of a bar, in letters, with which a table fills the width and the height of its area.
+
+    `longest` is the number of letters in the longest line.
+    """
+    font_size = min(LARGEST_FONT, HEIGHT / (2.2 * n_lines))
+    room = max(WIDTH / (LETTER * font_size) - longest, 0.7 * longest)
+    free = min(room, LINE_WIDTH - longest) / most_matches - 2
+    return int(min(LONGEST, max(SHORTEST, free)))
 
 
 def _draw_line(
-    line: str, matches: Sequence[re.Match[str]], shares: Sequence[float], bar_width: int, hidden: bool
+    line: str,
+    matches: Sequence[re.Match[str]],
+    shares: Sequence[float],
+    bar_width: int,
+    hidden: bool,
+    below: bool,
 ) -> str:
-    """Draw one line, with its numbers on squares or with bars after the line."""
+    """Draw one line, with its numbers on squares, or with bars after or below the line."""
     numbers = []
     bars = []
     for match, share in zip(matches, shares, strict=True):
@@ -82,29 +140,33 @@ def _draw_line(
             numbers.append(draw_square(match[0], 0 if bar_width else share))
         if bar_width:
             bars.append(draw_gap(bar_width) if hidden else draw_bar(share, bar_width))
-    return "  ".join([replace_matches(line, matches, numbers), *bars])
+    return ("\n" if below else "  ").join([replace_matches(line, matches, numbers), *bars])
 
 
 def enlarge(printed: str) -> str:
-    """Format printed output as HTML in the largest letters that fit on a slide.
+    """Format printed output as HTML with its number of letters and lines, for the largest letters that fit.
 
     >>> enlarge("1 < 2")
-    '<pre style="font-size: 60px">1 &lt; 2</pre>'
+    '<pre style="--letters: 5; --lines: 1">1 &lt; 2</pre>'
     """
     lines = printed.split("\n")
-    longest = max(len(line) for line in lines)
-    font_size = choose_font_size(longest, len(lines))
-    return f'<pre style="font-size: {font_size}px">{html.escape(printed)}</pre>'
+    if len(lines) <= 2 and len(printed) > SENTENCE:
+        lines = [part for line in lines for part in textwrap.wrap(line, SENTENCE)]
+    text = html.escape("\n".join(lines))
+    return f'<pre style="{measure_lines(lines)}">{text}</pre>'
 
 
-def choose_font_size(longest: int, n_lines: int) -> int:
-    """Return the font size in pixels at which the lines fit on a slide.
+def measure_lines(lines: Sequence[str]) -> str:
+    """Return the CSS variables with the number of letters in the longest line and the number of lines.
 
-    `longest` is the number of letters in the longest line.
+    A line that is too long for a slide counts as several lines.
+
+    >>> measure_lines(["ab", "abc"])
+    '--letters: 3; --lines: 2'
     """
-    fits_width = int(WIDTH / LETTER / longest)
-    fits_height = HEIGHT // n_lines
-    return max(SMALLEST_FONT, min(LARGEST_FONT, fits_width, fits_height))
+    longest = min(LINE_WIDTH, max(len(line) for line in lines))
+    n_lines = sum(math.ceil(max(1, len(line)) / LINE_WIDTH) for line in lines)
+    return f"--letters: {longest}; --lines: {n_lines}"
 
 
 def narrow_columns(lines: Sequence[str]) -> list[str]:
@@ -181,8 +243,17 @@ def draw_square(text: str, share: float) -> str:
     number = html.escape(text)
     if not share:
         return number
-    css_class = "minus square" if text[0] == "-" else "square"
-    return f'<b class="{css_class}" style="--part: {share:.0%}">{number}</b>'
+    colour = mix_with_white(ORANGE if text[0] == "-" else BLUE, share)
+    return f'<b class="square" style="background: {colour}">{number}</b>'
+
+
+def mix_with_white(colour: tuple[int, int, int], share: float) -> str:
+    """Return a mixture of a colour and white in CSS.
+
+    >>> mix_with_white(BLUE, 1), mix_with_white(BLUE, 0)
+    ('#56b4e9', '#ffffff')
+    """
+    return "#" + "".join(f"{round(255 + (channel - 255) * share):02x}" for channel in colour)
 
 
 def draw_bar(share: float, bar_width: int) -> str:

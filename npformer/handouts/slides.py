@@ -12,12 +12,14 @@ The metadata of a cell define how the cell becomes a slide. Jupyter defines `sli
 following entries are under `npformer`:
 
 title     the title of the slide
-stage     a shorter text for the slide
+stage     a shorter text for the slide; in a code cell, formulas below the picture
 ask       a shorter question
 answer    a shorter answer
 code      the lines of the cell's code that are shown, such as "2-5"
-drawn     how the printed output is drawn: "bars" or "squares" (see slide_pictures.py)
+drawn     how the printed output is drawn: "bars", "squares" or "columns" (see slide_pictures.py)
 where     which numbers are drawn, as a regular expression
+row       the columns of a row, as the groups of a regular expression; lines without a match are left out
+head      the names of the columns, such as "logits|loss"
 station   a step of the worked example; the question's slide shows the player at this step
 again     the title of an earlier slide, whose picture or table the question's slide repeats
 cover     the part of the answer's picture that is visible before the answer is shown (see `make_covers`)
@@ -38,13 +40,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from npformer.handouts.lesson_copies import get_entry, get_source, list_lesson_files
-from npformer.handouts.slide_pictures import draw_numbers, enlarge, narrow_columns
+from npformer.handouts.slide_layout import (
+    choose_bar_size,
+    choose_words_size,
+    name_layout,
+    split_blocks,
+    wrap_block,
+)
+from npformer.handouts.slide_pictures import Drawing, draw_numbers, narrow_columns
 from npformer.lessons.plots.style import STAGE
 from npformer.lessons.predictions import QUESTION, reveal
-from npformer.player.player_page import play
+from npformer.player.player_page import OLD_BROWSER, play
 
 STAGE_FOLDER = Path(__file__).parent / "stage"
-LINE_WIDTH = 80  # the number of letters in a line of code
 CELL_SECONDS = 600  # the longest time that a cell may run
 NO_KERNEL = "no kernel starts. To get one: python -m ipykernel install --sys-prefix."
 PLAYING = """Click into the player. Its keys: → a cell on, ↑ ↓ a step, Page Up and Page Down a station, Home
@@ -55,6 +63,7 @@ one hand for the answer A to F, and Shift takes one away. T is the second vote, 
 WIDGET = "application/vnd.jupyter.widget-view+json"  # the type of a slider, which needs a kernel
 ASKED = '<i class="over" data-question="{}"></i>'  # marks a question, which is at the bottom of a slide
 ANSWERED = '<i class="over answer"></i>'  # marks an answer, which is shown at the bottom of a slide
+BAR = '<i class="over'  # the begin of the marks of a question and an answer
 FRAME = re.compile(r"""<iframe title="([^"]*)"[^>]*? srcdoc='([^']*)'></iframe>""")
 SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
 PRINTED = re.compile(r"```text\n(.*?)\n```", flags=re.S)
@@ -423,6 +432,9 @@ def make_code_slides(cell: dict[str, Any], introduction: str = "") -> list[Slide
     pictures = cover_pictures(outputs)
     if pictures:
         slides = [Slide(f"{heading}\n\n{picture}") for picture in pictures]
+        formulas = get_entry(cell, "stage")
+        if formulas:
+            slides[-1] = Slide(f"{slides[-1].text}\n\n{formulas}")
     elif code:
         slides = [Slide(f"{heading}\n\n{code}", tuple(outputs))]  # The output appears after a click.
     else:
@@ -479,7 +491,8 @@ def draw_printed(part: str, cell: dict[str, Any], hidden: bool = False) -> str:
     kind = get_entry(cell, "drawn")
     if printed is None or not kind:
         return part
-    return draw_numbers(printed[1], kind, get_entry(cell, "where"), LINE_WIDTH, hidden)
+    drawing = Drawing(kind, get_entry(cell, "where"), get_entry(cell, "row"), get_entry(cell, "head"))
+    return draw_numbers(printed[1], drawing, hidden)
 
 
 def add_answer(slide: Slide, cell: dict[str, Any], notes: str = "") -> Slide:
@@ -571,19 +584,41 @@ def share_players(slides: Sequence[Slide]) -> tuple[list[Slide], list[str]]:
 
 
 def make_cells(slide: Slide) -> Iterator[Any]:
-    """Yield the notebook cells for one slide: the slide itself, its fragments and its notes."""
+    """Yield the Markdown cells for one slide: the title, the blocks, the question, the answer and the notes.
+
+    The metadata `before` and `after` of a cell are the HTML around its content.
+    """
+    title, _, content = slide.text.partition("\n")
+    blocks = split_blocks(content)
+    bars = []  # pairs of the part and its number among the fragments
+    later = []
+    for i, part in enumerate(slide.then):
+        if part.startswith(BAR):
+            bars.append((part, i))
+        else:
+            later += [(block, i) for block in split_blocks(part)]
+    all_blocks = [*blocks, *(block for block, _ in later)]
+    layout = name_layout(blocks, [block for block, _ in later], bool(bars))
+    words_size = choose_words_size(content, all_blocks, bool(bars))
+    before = f'<section><section class="{layout}"><div class="heading">'
+    yield _make_cell(title, before, '</div><div class="area">')
+    for block in blocks:
+        yield _make_cell(block.text, *wrap_block(block, words_size))
+    for block, i in later:
+        yield _make_cell(block.text, *wrap_block(block, words_size, i))
+    yield _make_cell("", "</div>", "")
+    for part, i in bars:
+        kind = "answer" if part.startswith(ANSWERED) else "question"
+        size = choose_bar_size(part, all_blocks)
+        before = f'<div class="footer {kind} fragment" data-fragment-index="{i}" style="--size: {size}px">'
+        yield _make_cell(part, before, "</div>")
+    yield _make_cell(slide.notes.strip(), '<aside class="notes">', "</aside></section></section>")
+
+
+def _make_cell(text: str, before: str, after: str) -> Any:
     from nbformat.v4 import new_markdown_cell
 
-    fragments = [("fragment", text) for text in slide.then]
-    has_code = "```python" in slide.text
-    for slide_type, text in [("slide", slide.text), *fragments, ("notes", slide.notes.strip())]:
-        if slide_type != "notes" and not has_code:
-            text = PRINTED.sub(_enlarge_match, text)
-        yield new_markdown_cell(text, metadata={"slideshow": {"slide_type": slide_type}})
-
-
-def _enlarge_match(printed: re.Match[str]) -> str:
-    return enlarge(printed[1])
+    return new_markdown_cell(text, metadata={"before": before, "after": after})
 
 
 def read_page_parts() -> dict[str, str]:
@@ -605,8 +640,11 @@ def read_page_parts() -> dict[str, str]:
         STAGE_FOLDER / "stage.css",
         STAGE_FOLDER / "hands.css",
         STAGE_FOLDER / "hands.js",
+        STAGE_FOLDER / "print.css",
+        STAGE_FOLDER / "print.js",
     ]
     parts = {file.name: file.read_text(encoding="utf-8") for file in files}
+    parts["old_browser"] = OLD_BROWSER
     parts["code.css"] = HtmlFormatter(style="default").get_style_defs(".highlight")
     return parts
 
@@ -620,4 +658,5 @@ def convert_formula(match: re.Match[str]) -> str:
     is_displayed = match["shown"] is not None
     tex = html.unescape(match["shown"] if is_displayed else match["inline"])
     tex = re.sub(r"\\(sin|cos|exp|ln|log) +(?=[\w\\])", r"\\\1\\,", tex)  # adds the space in "sin 1"
+    tex = re.sub(r"(?<=\w)(?<!\\)(?=\\(?:sin|cos)\b)", r"\\,", tex)  # adds the space in "i sin b"
     return str(convert(tex, display="block" if is_displayed else "inline"))

@@ -51,6 +51,7 @@ LONGEST_NAME = 32  # longer names are cut to this number of letters
 QUIET, GIVEN_GREY = "#5F5F5F", "#EDEDED"
 TITLE, KEY = "Worksheet: one encoder block by hand", "the teacher's key"
 
+NEW_Y = "y′"  # the result of the second forward pass
 TESTS = {  # {step: a test with which a student can check the table}
     "attention.weights": "each row adds up to 1",
     "norm_1.centred": "each row adds up to 0",
@@ -58,7 +59,7 @@ TESTS = {  # {step: a test with which a student can check the table}
     "d_t": "each row adds up to 0",
     "d_s": "each row adds up to 0",
     "d_attention.scores": "each row adds up to 0",
-    "y′": "from a second forward pass with these numbers",
+    NEW_Y: "from a second forward pass with these numbers",
     "new_loss": "is smaller than L",
 }
 STEPS_OF_ATTENTION = (
@@ -341,7 +342,7 @@ def _list_steps(trace: Trace) -> list[Step]:
     update = [step for step in steps if step.section == TRAINING]
     matrices_and_scalars = [step for step in update if len(step.shape) != 1]
     vectors = sorted((step for step in update if len(step.shape) == 1), key=lambda step: step.size)
-    new_y = trace.named["new_y"]._replace(section=TRAINING, name="y′", equation=GIVEN)
+    new_y = trace.named["new_y"]._replace(section=TRAINING, name=NEW_Y, equation=GIVEN)
     new_loss = trace.named["new_loss"]._replace(section=TRAINING)
     return [*before, *matrices_and_scalars, *vectors, new_y, new_loss]
 
@@ -411,7 +412,7 @@ def _box_size(step: Step) -> tuple[float, float]:
     """
     if step.equation != GIVEN:
         return BOX
-    longest = max(len(format_number(step, value)) for value in step.value.ravel())
+    longest = max(len(_format(step, value)) for value in step.value.ravel())
     width = GIVEN_BOX[0] if longest <= 4 else BOX[0]
     height = BOX[1] if step.rows else GIVEN_BOX[1]
     return width, height
@@ -433,6 +434,8 @@ def _equation(step: Step) -> str:
 
 def _format(step: Step, value: float) -> str:
     """Return a number as text, with a minus sign (−) instead of a hyphen."""
+    if step.name == NEW_Y:  # The sheet gives these numbers, but they are calculated and rounded.
+        step = step._replace(equation="")
     return format_number(step, value).replace("-", "−")
 
 

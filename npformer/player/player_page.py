@@ -38,6 +38,7 @@ SCRIPTS = (
     "arithmetic trace words state page motion belt strip closeup step far story levels travel places zoom "
     "numbers yours start"
 ).split()
+OLD_BROWSER = "This page needs a newer browser: Chrome or Edge 111, Firefox 115, Safari 16.2, or later."
 FRAME_HEIGHT = 640  # the height of the frame in a notebook, in pixels
 
 
@@ -180,7 +181,11 @@ def _page(title: str, data: dict[str, Any]) -> str:
     data_text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     data_text = data_text.replace("<", "\\u003c")  # a "<" in a word could close the script element too early
     return template.format(
-        title=html.escape(title), style=style, data=data_text, script=join_scripts(scripts)
+        title=html.escape(title),
+        style=style,
+        old_browser=OLD_BROWSER,
+        data=data_text,
+        script=join_scripts(scripts),
     )
 
 

@@ -120,6 +120,7 @@ def test_exam_page_has_no_answers():
     page = make_exam_page(exam)
     text = unescape(page)
     assert "Name: ___" in text and "lesson 0" not in text and "☒" not in text
+    assert "of 90 points" in text and "Permitted aids: ___" in text
     assert not any(question.answer in text for question in exam.questions if question.part == "Derive")
     assert page.count("<pre") == 4 + 3  # code with a bug, and signatures of functions to derive
     assert page.count('class="line"') == 11 * 2 + 4 + 3 * 12
@@ -129,7 +130,7 @@ def test_exam_page_key_has_every_answer():
     exam = draw_exam(SEEDS[-1], 90)
     page = make_exam_page(exam, key=True)
     text = unescape(page)
-    assert "Name: ___" not in text and "lesson 0" in text and "☒" in text
+    assert "Name: ___" not in text and "of 90 points" not in text and "lesson 0" in text and "☒" in text
     for question in exam.questions:
         expected = f"☒ {question.answer}" if question.options else question.answer
         assert expected in text

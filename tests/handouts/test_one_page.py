@@ -193,3 +193,7 @@ def test_one_page_command_overwrites_only_with_force(tmp_path, monkeypatch, caps
     assert cli.main(["one-page", "--force"]) == cli.main(["one-page", "other.py"]) == 0
     assert page.read_text(encoding="utf-8") == Path("other.py").read_text(encoding="utf-8") == SOURCE
     assert capsys.readouterr().out.endswith("\n    uv run python other.py\n")
+    assert cli.main(["one-page", "--out", "third.py"]) == 0
+    assert Path("third.py").read_text(encoding="utf-8") == SOURCE
+    with pytest.raises(SystemExit):
+        cli.main(["one-page", "other.py", "--out", "third.py"])

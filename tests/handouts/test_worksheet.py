@@ -166,7 +166,8 @@ def count_values(steps):
     counts = Counter()
     for step in steps:
         for value in step.value.flat:
-            text = f"{value:g}" if step.equation == GIVEN else f"{value:.3f}"
+            is_exact = step.equation == GIVEN and step.name != "y′"  # y′ is given, but rounded
+            text = f"{value:g}" if is_exact else f"{value:.3f}"
             counts[text.replace("-", "−")] += 1
     return counts
 

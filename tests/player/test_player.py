@@ -71,7 +71,7 @@ def test_page_escapes_the_words_of_a_sentence():
     player = play(worked_example(example._replace(tokens=words)))
     data = data_of(player)
     assert data["looks"][data["steps"][1]["look"]]["rows"] == list(words)
-    assert player.page.count("</script>") == 2 and "<!--" not in player.page
+    assert player.page.count("</script>") == 3 and "<!--" not in player.page
     assert "<b>" not in player.page.split("<script")[0]
     (inside,) = re.findall(r"<iframe [^']* srcdoc='([^']*)'></iframe>$", player._repr_html_())
     assert html.unescape(inside) == player.page and repr(player) == f"the player: {player.title}"

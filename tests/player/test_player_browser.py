@@ -10,6 +10,7 @@ from importlib import resources
 import axe
 import numpy as np
 import pytest
+from printed import needs_firefox
 from test_worked_example import loss_and_gradients
 from valid_calls import replaced
 
@@ -72,8 +73,38 @@ def same_numbers(page, trace, tolerance=1e-9):
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
+@needs_firefox
+def test_firefox_has_the_same_numbers_at_each_step(firefox, tmp_path):
+    """Firefox opens every step without an error, and all its numbers are those of the trace."""
+    firefox.goto(play().save(tmp_path / "play.html").as_uri())
+    same_numbers(firefox, TRACE, tolerance=1e-12)
+    errors, shown = firefox.evaluate(EVERY_STEP)
+    assert errors == []
+    for step, texts in zip(TRACE.steps, shown, strict=True):
+        expected = [as_given(v) if step.equation == GIVEN else as_shown(v) for v in step.value.flat]
+        assert texts == expected, step.name
+
+
 def as_shown(value):
     return f"{value:z.3f}".replace("-", "−")
+
+
+def as_given(value):
+    return f"{value:g}".replace("-", "−").replace("inf", "∞")
+
+
+EVERY_STEP = """(async () => {
+  const errors = [], shown = [];
+  addEventListener("error", event => errors.push(event.message));
+  const press = key => document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+  for (const step of player.steps) {
+    player.open(step.name);
+    press("Enter");
+    const cells = [...document.querySelectorAll(".result td[data-cell]")];
+    shown.push(cells.map(cell => cell.querySelector("input")?.value ?? cell.textContent));
+  }
+  return [errors, shown];
+})()"""
 
 
 # --- every step -----------------------------------------------------------------------------------
@@ -499,6 +530,22 @@ def test_wheel_and_two_fingers_change_the_level(opened):
     page.set_viewport_size({"width": 390, "height": 700})
     turn(".stage", 100)
     assert page.evaluate(level) == "product" and page.evaluate("scrollY + document.body.scrollTop") > 0
+
+
+ROWS_IN_VIEW = """() => {
+  const stage = document.querySelector(".stage");
+  const rows = [...stage.querySelectorAll("tr")].map(row => row.getBoundingClientRect());
+  return [stage.scrollHeight - stage.clientHeight, rows.filter(row => row.bottom <= innerHeight - 50).length];
+}"""
+
+
+def test_double_zoom_shows_tables_in_large_type(opened):
+    """A window of 1440 × 900 with a zoom of 200 % has 720 × 450 pixels: the page scrolls, not the tables."""
+    page = opened(width=720, height=450)
+    for step in ("h", "ffn.z", "d_x"):
+        page.evaluate("name => player.open(name)", step)
+        hidden, rows = page.evaluate(ROWS_IN_VIEW)
+        assert hidden <= 0 and rows >= 3, step
 
 
 def test_tiles_have_numbers_only_in_large_type(opened):

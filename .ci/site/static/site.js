@@ -11,3 +11,15 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const hint of document.querySelectorAll(".run span"))
     hint.textContent = "works on the published site, or after: python -m http.server -d build/site";
 });
+// Load the frames one after the other while nothing else is done, so that a printed page has its players.
+function loadNext() {
+  const wait = window.requestIdleCallback ?? (act => setTimeout(act, 500)); // Safari has no requestIdleCallback
+  wait(() => {
+    const frame = document.querySelector("iframe[loading=lazy]:not(.loaded)");
+    if (!frame) return;
+    frame.addEventListener("load", loadNext, { once: true });
+    frame.loading = "eager";
+  });
+}
+document.addEventListener("load", event => event.target.classList?.add("loaded"), true);
+if (innerWidth >= 960) addEventListener("load", loadNext); // a phone loads a frame when it is scrolled to

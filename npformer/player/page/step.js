@@ -107,6 +107,7 @@ function drawCells(step) {
   }
 }
 
+const SCROLLS = "(max-width: 700px), (max-width: 1000px) and (max-height: 500px)"; // as in look.css
 const LEAST = 7.5; // in font sizes; the strip is hidden if it has less space
 
 // Set the largest font size with which all tables fit on the screen: at most 28 pixels at 1280 × 720. The
@@ -122,7 +123,7 @@ export function fit() {
   do stage.style.fontSize = `${pixels}px`; while (!fits() && --pixels > 12);
   if (!show.live || show.onStage) return;
   const large = pixels, least = LEAST * parseFloat(getComputedStyle(root).fontSize);
-  const isRoom = () => stage.clientHeight - used(stage) >= least || innerWidth <= 700;
+  const isRoom = () => stage.clientHeight - used(stage) >= least || matchMedia(SCROLLS).matches;
   while (!isRoom() && pixels > large * 6 / 7) stage.style.fontSize = `${--pixels}px`;
   strip.hidden = !isRoom();
   if (strip.hidden) return void (stage.style.fontSize = `${large}px`);
