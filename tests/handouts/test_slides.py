@@ -14,7 +14,14 @@ import pytest
 from npformer import cli
 from npformer.handouts import slides
 from npformer.handouts.lesson_copies import get_source
-from npformer.handouts.slide_pictures import LETTER, LONGEST, enlarge
+from npformer.handouts.slide_pictures import (
+    BLUE,
+    LETTER,
+    ORANGE,
+    choose_bar_width,
+    enlarge,
+    mix_with_white,
+)
 from npformer.handouts.slides import (
     Plan,
     find_lesson,
@@ -281,8 +288,9 @@ def test_make_slides_question_shows_the_table_with_gaps():
         ["a", "fair", "coin:", "50.0", "%"],
         ["yes", "and", "no:", "25.0", "%"],
     ]
+    bar_width = choose_bar_width(len("a fair coin:  50.0 %"), 1, 2)
     fifty, quarter = (float(number) for number in re.findall(r"width: (.+?)em", after.text))
-    assert fifty == pytest.approx(2 * quarter, abs=0.02) == pytest.approx(0.5 * LONGEST * LETTER, abs=0.02)
+    assert fifty == pytest.approx(2 * quarter, abs=0.02) == pytest.approx(0.5 * bar_width * LETTER, abs=0.02)
     (reply,) = after.then
     assert reply.startswith(slides.ANSWERED) and "print(x)" in after.notes
     assert "fair coin" in before.text and not re.search(r">[^<]*\d", before.text.partition(">")[2])
@@ -331,14 +339,18 @@ def make_printed_slide(text, **entries):
 def test_make_code_slides_squares_share_one_scale():
     slide = make_printed_slide("[[ 2. -1.]\n [ 0.5 4.]]", drawn="squares", code="1-1")
     assert "```python\nx\n```" in slide.text
-    squares = re.findall(r'<b class="(.*?)" style="--part: (.+?)%">(.+?)</b>', slide.then[0])
-    assert squares == [("square", "50", "2."), ("minus square", "25", "-1."), ("square", "12", "0.5"),
-                       ("square", "100", "4.")]  # fmt: skip
+    squares = re.findall(r'<b class="square" style="background: (.+?)">(.+?)</b>', slide.then[0])
+    assert squares == [
+        (mix_with_white(BLUE, 0.5), "2."),
+        (mix_with_white(ORANGE, 0.25), "-1."),
+        (mix_with_white(BLUE, 0.125), "0.5"),
+        (mix_with_white(BLUE, 1), "4."),
+    ]
 
 
 def test_make_code_slides_words_are_marked():
     slide = make_printed_slide("y <pass>, z fail", drawn="squares", where="fail|pass")
-    assert slide.text.count('style="--part: 100%"') == 2 and "&lt;<b" in slide.text
+    assert slide.text.count(f"background: {mix_with_white(BLUE, 1)}") == 2 and "&lt;<b" in slide.text
 
 
 def test_make_code_slides_bars_of_zeros_are_empty():
