@@ -64,6 +64,7 @@ def test_name_layout_long_code_makes_room():
     code = Block("code", "", "--letters: 9; --lines: 9")
     assert name_layout([code], [code], has_bar=True) == "asks long"
     assert name_layout([code], [], has_bar=False) == ""
+    assert name_layout([Block("picture", "")], [], has_bar=False) == "pictured"
 
 
 def test_words_are_smaller_next_to_other_blocks():
