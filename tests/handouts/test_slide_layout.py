@@ -29,7 +29,7 @@ def test_read_ratio_reads_the_png_header():
 def test_split_blocks_keeps_the_order():
     text = (
         f"So.\n\n```python\na\nb\n```\n\n{PICTURE}\n\n<iframe title='x'></iframe>\n\n"
-        "<pre>1</pre>\n\n```text\n12\n```\n\n$$a$$\n\nEnd."
+        "<pre style=''>1</pre>\n\n```text\n12\n```\n\n$$a$$\n\nEnd."
     )
     blocks = split_blocks(text)
     kinds = ["words", "code", "picture", "player", "table", "table", "formula", "words"]
@@ -42,6 +42,7 @@ def test_split_blocks_keeps_the_order():
     ("smaller", "larger"),
     [
         (r"a", r"a + b"),
+        (r"a", r"\hat a + \sqrt[3]{b}"),
         (r"a", r"\frac{a + b}{2}"),
         (r"a_i", r"a_{i + 1}"),
         (r"a_i^2", r"a_i^{10}"),
@@ -80,7 +81,7 @@ def test_draw_numbers_bars_below_long_lines():
 
 def test_draw_numbers_columns_leave_other_lines_out():
     columns = Drawing("columns", row=r"a (\d)(x)?, b (\d)", head="a||b")
-    assert draw_numbers("so\na 1, b 2", columns) == enlarge("a       b\n1       2")
+    assert draw_numbers("so\na 1, b 2", columns) == enlarge("a      b\n1      2")
     assert draw_numbers("so", columns) == enlarge("so")
 
 

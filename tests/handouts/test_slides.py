@@ -393,6 +393,19 @@ def test_make_code_slides_notes_have_player_keys():
     assert slide.text.endswith(frame) and 'play(at="ffn.z")' in slide.notes and "H hides the" in slide.notes
 
 
+def test_slides_without_weights_are_left_out(command):
+    asked = put_on_slide(make_text_cell("So.\n\n**Predict.** Which?", predict="1.1a"), title="Which?")
+    code = {**make_code_cell("pass", reveal="1.1a", needs="get weights"), "execution_count": None}
+    shown = {**make_code_cell("print(7)", needs="get weights"), "execution_count": None}
+    title = make_text_cell("# 1. Where?\n\nHere.")
+    lesson = make_notebook(
+        title, asked, put_on_slide(code, title="It is"), put_on_slide(shown, title="Seven")
+    )
+    exit_code, err, pages = command(lesson)
+    assert exit_code == 0 and "Seven" in pages["01_a.html"] and "Which?" not in pages["01_a.html"]
+    assert "To get them: get weights. Left out: Which?; It is." in err
+
+
 MOST_WORDS, MOST_LINES = 40, 8  # the largest numbers of words and of code lines on a slide
 PICTURE_TAG = r'\$\$|<img |<iframe |<pre class="drawn"'  # a formula, a picture, a player or a drawn table
 
