@@ -71,7 +71,7 @@ def test_name_layout_long_code_makes_room():
 def test_words_are_smaller_next_to_other_blocks():
     formula = Block("formula", "$$a$$")
     assert choose_words_size("Why?", [formula], has_bar=True) == 34
-    assert choose_bar_size("Why?", [formula]) == 56
+    assert choose_bar_size("Why?", [formula]) == 56 and choose_bar_size("Why?", []) == 80
 
 
 def test_draw_numbers_bars_below_long_lines():
