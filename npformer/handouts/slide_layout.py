@@ -42,7 +42,7 @@ MOST_LINES = 12  # the number of lines of code and output that fit above an answ
 
 
 class Block(NamedTuple):
-    """A part of a slide that is scaled as one piece."""
+    """A part of a slide that is scaled as a whole."""
 
     kind: str  # "picture", "player", "table", "code", "formula" or "words"
     text: str  # Markdown or HTML
@@ -55,7 +55,7 @@ def split_blocks(text: str) -> list[Block]:
     >>> [block.kind for block in split_blocks("So.\\n\\n$$a$$\\n\\n$$b$$\\n\\n<pre >1</pre>")]
     ['words', 'formula', 'table']
     """
-    blocks = []
+    blocks: list[Block] = []
     end = 0
     for match in BLOCK.finditer(text):
         blocks += _make_words(text[end : match.start()])
@@ -183,7 +183,7 @@ def name_layout(blocks: Sequence[Block], later: Sequence[Block], has_bar: bool) 
     """Return the CSS classes of a slide.
 
     `later` are the blocks that appear after a click. A slide that "asks" has a question or an answer. On a
-    "long" slide, the output takes the place of the code.
+    "long" slide, the output takes the place of the code. On a "pictured" slide, formulas are small.
     """
     classes = []
     if has_bar:
@@ -191,6 +191,8 @@ def name_layout(blocks: Sequence[Block], later: Sequence[Block], has_bar: bool) 
     n_lines = sum(count_lines(block) for block in (*blocks, *later))
     if later and n_lines > MOST_LINES:
         classes.append("long")
+    if any(block.kind == "picture" for block in blocks):
+        classes.append("pictured")
     return " ".join(classes)
 
 
@@ -225,11 +227,11 @@ def choose_bar_size(text: str, blocks: Sequence[Block]) -> int:
     """Return the font size of a question or an answer, in pixels. The other blocks need the most room.
 
     >>> choose_bar_size("Why?", []), choose_bar_size("Why?", [Block("picture", "")])
-    (64, 36)
+    (80, 36)
     """
     kinds = {block.kind for block in blocks}
     if not kinds:
-        return fit_words(text, 1192 * 560, 40, 64)
+        return fit_words(text, 1192 * 560, 40, 80)
     if kinds <= {"formula", "words"}:
         return fit_words(text, 1192 * 330, 34, 56)
     return fit_words(text, 1192 * 150, 30, 36)

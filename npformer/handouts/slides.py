@@ -20,6 +20,7 @@ drawn     how the printed output is drawn: "bars", "squares" or "columns" (see s
 where     which numbers are drawn, as a regular expression
 row       the columns of a row, as the groups of a regular expression; lines without a match are left out
 head      the names of the columns, such as "logits|loss"
+needs     the command that installs the weights of the cell; without them, its slides are left out
 station   a step of the worked example; the question's slide shows the player at this step
 again     the title of an earlier slide, whose picture or table the question's slide repeats
 cover     the part of the answer's picture that is visible before the answer is shown (see `make_covers`)
@@ -110,7 +111,7 @@ def save_slides(
     folder : str or path
         The folder, which is created if it does not exist.
     tell : function of a str
-        The function that receives the reason if the saved outputs are shown.
+        The function that receives the reason if the saved outputs are shown or slides are left out.
 
     Returns
     -------
@@ -135,6 +136,11 @@ def save_slides(
         if not has_outputs:
             raise
         tell(f"{error} Its slides show what was saved, with smaller letters.")
+    notebook, missing = leave_out_cells(notebook)
+    for command, titles in missing.items():
+        tell(
+            f"{file.name}: weights are not installed. To get them: {command}. Left out: {'; '.join(titles)}."
+        )
     plan = parse_plan(int(lesson), (file.parent / "README.md").read_text(encoding="utf-8"))
     guesses = read_guesses(file.parent / "guide" / "guesses.md")
     slides = make_slides(notebook, plan, guesses)
@@ -238,6 +244,30 @@ def read_guesses(page: Path) -> dict[str, str]:
 
 
 # --- from cells to slides -----------------------------------------------------------------------
+
+
+def leave_out_cells(notebook: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Return the notebook without the cells whose weights are not installed, and the titles of these cells.
+
+    The entry "needs" of a code cell is the command that installs the weights. Without the weights, the cell
+    has no output except an answer. The question of the cell is left out too.
+    """
+    left_out = []
+    for cell in notebook["cells"]:
+        if get_entry(cell, "needs") and not list_outputs(cell):
+            left_out.append(cell)
+    command_of = {get_entry(cell, "reveal"): get_entry(cell, "needs") for cell in left_out}
+    kept = []
+    missing: dict[str, list[str]] = {}
+    for cell in notebook["cells"]:
+        prediction = get_entry(cell, "predict")
+        is_question = prediction != "" and prediction in command_of
+        if is_question or cell in left_out:
+            command = command_of[prediction] if is_question else get_entry(cell, "needs")
+            missing.setdefault(command, []).append(get_entry(cell, "title"))
+        else:
+            kept.append(cell)
+    return {**notebook, "cells": kept}, missing
 
 
 def make_slides(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> list[Slide]:

@@ -14,7 +14,14 @@ import pytest
 from npformer import cli
 from npformer.handouts import slides
 from npformer.handouts.lesson_copies import get_source
-from npformer.handouts.slide_pictures import LETTER, LONGEST, enlarge
+from npformer.handouts.slide_pictures import (
+    BLUE,
+    LETTER,
+    ORANGE,
+    choose_bar_width,
+    enlarge,
+    mix_with_white,
+)
 from npformer.handouts.slides import (
     Plan,
     find_lesson,
@@ -282,8 +289,9 @@ def test_make_slides_question_shows_the_table_with_gaps():
         ["a", "fair", "coin:", "50.0", "%"],
         ["yes", "and", "no:", "25.0", "%"],
     ]
+    bar_width = choose_bar_width(len("a fair coin:  50.0 %"), 1, 2)
     fifty, quarter = (float(number) for number in re.findall(r"width: (.+?)em", after.text))
-    assert fifty == pytest.approx(2 * quarter, abs=0.02) == pytest.approx(0.5 * LONGEST * LETTER, abs=0.02)
+    assert fifty == pytest.approx(2 * quarter, abs=0.02) == pytest.approx(0.5 * bar_width * LETTER, abs=0.02)
     (reply,) = after.then
     assert reply.startswith(slides.ANSWERED) and "print(x)" in after.notes
     assert "fair coin" in before.text and not re.search(r">[^<]*\d", before.text.partition(">")[2])
@@ -332,14 +340,18 @@ def make_printed_slide(text, **entries):
 def test_make_code_slides_squares_share_one_scale():
     slide = make_printed_slide("[[ 2. -1.]\n [ 0.5 4.]]", drawn="squares", code="1-1")
     assert "```python\nx\n```" in slide.text
-    squares = re.findall(r'<b class="(.*?)" style="--part: (.+?)%">(.+?)</b>', slide.then[0])
-    assert squares == [("square", "50", "2."), ("minus square", "25", "-1."), ("square", "12", "0.5"),
-                       ("square", "100", "4.")]  # fmt: skip
+    squares = re.findall(r'<b class="square" style="background: (.+?)">(.+?)</b>', slide.then[0])
+    assert squares == [
+        (mix_with_white(BLUE, 0.5), "2."),
+        (mix_with_white(ORANGE, 0.25), "-1."),
+        (mix_with_white(BLUE, 0.125), "0.5"),
+        (mix_with_white(BLUE, 1), "4."),
+    ]
 
 
 def test_make_code_slides_words_are_marked():
     slide = make_printed_slide("y <pass>, z fail", drawn="squares", where="fail|pass")
-    assert slide.text.count('style="--part: 100%"') == 2 and "&lt;<b" in slide.text
+    assert slide.text.count(f"background: {mix_with_white(BLUE, 1)}") == 2 and "&lt;<b" in slide.text
 
 
 def test_make_code_slides_bars_of_zeros_are_empty():
@@ -380,6 +392,19 @@ def test_make_code_slides_notes_have_player_keys():
     frame = play(at="ffn.z")._repr_html_()
     (slide,) = make_code_slides(make_code_cell('play(at="ffn.z")', make_html_output(frame)))
     assert slide.text.endswith(frame) and 'play(at="ffn.z")' in slide.notes and "H hides the" in slide.notes
+
+
+def test_slides_without_weights_are_left_out(command):
+    asked = put_on_slide(make_text_cell("So.\n\n**Predict.** Which?", predict="1.1a"), title="Which?")
+    code = {**make_code_cell("pass", reveal="1.1a", needs="get weights"), "execution_count": None}
+    shown = {**make_code_cell("print(7)", needs="get weights"), "execution_count": None}
+    title = make_text_cell("# 1. Where?\n\nHere.")
+    lesson = make_notebook(
+        title, asked, put_on_slide(code, title="It is"), put_on_slide(shown, title="Seven")
+    )
+    exit_code, err, pages = command(lesson)
+    assert exit_code == 0 and "Seven" in pages["01_a.html"] and "Which?" not in pages["01_a.html"]
+    assert "To get them: get weights. Left out: Which?; It is." in err
 
 
 MOST_WORDS, MOST_LINES = 40, 8  # the largest numbers of words and of code lines on a slide

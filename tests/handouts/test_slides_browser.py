@@ -52,6 +52,74 @@ MEASURE = """() => {
   return [found, pictures];
 }""".replace("SMALLEST", str(SMALLEST))
 
+# On every slide, after every click: the share of a block that is covered, the largest empty band below the
+# title, all empty bands together, and the left and right edges of the content. A band is at least 50 pixels
+# high: a smaller one is the space between two lines.
+LAYOUT = """() => {
+  const found = [], unit = document.documentElement.clientHeight / 720;
+  const area = box => Math.max(0, box.right - box.left) * Math.max(0, box.bottom - box.top);
+  const common = (a, b) => area({
+    left: Math.max(a.left, b.left), right: Math.min(a.right, b.right),
+    top: Math.max(a.top, b.top), bottom: Math.min(a.bottom, b.bottom),
+  });
+  function boxesOf(top) {
+    const boxes = [];
+    for (const part of top.querySelectorAll("*")) {
+      if (part.matches("img, iframe, pre, math")) boxes.push(part.getBoundingClientRect());
+      for (const node of part.childNodes) {
+        if (node.nodeType != 3 || !node.textContent.trim()) continue;
+        const range = document.createRange();
+        range.selectNodeContents(node);
+        boxes.push(...range.getClientRects());
+      }
+    }
+    return boxes.filter(box => box.width && box.height);
+  }
+  for (let i = 0; i < Reveal.getTotalSlides(); i++) {
+    Reveal.slide(i);
+    const slide = Reveal.getCurrentSlide();
+    for (let click = 0; ; click++) {
+      const heading = slide.querySelector(".heading").getBoundingClientRect();
+      const blocks = boxesOf(slide.querySelector(".area"));
+      const footers = [...slide.querySelectorAll(".footer")];
+      const bars = footers.map(bar => bar.getBoundingClientRect()).filter(box => box.height);
+      const covers = blocks.flatMap(box => [heading, ...bars].map(bar => common(box, bar) / area(box)));
+      const all = [...blocks, ...slide.matches(".filled") ? bars : footers.flatMap(boxesOf)];
+      all.sort((a, b) => a.top - b.top);
+      let end = heading.bottom;
+      const gaps = [];
+      for (const top of [...all, { top: 720 * unit, bottom: 0 }]) {
+        gaps.push((top.top - end) / unit);
+        end = Math.max(end, top.bottom);
+      }
+      const isLast = !Reveal.availableFragments().next;
+      found.push({
+        slide: i + 1, click, isLast, covered: Math.max(0, ...covers), largest: Math.max(...gaps),
+        empty: gaps.filter(gap => gap > 50).reduce((sum, gap) => sum + gap, 0),
+        left: Math.min(...all.map(box => box.left)) / unit,
+        right: Math.max(...all.map(box => box.right)) / unit,
+      });
+      if (isLast) break;
+      Reveal.nextFragment();
+    }
+  }
+  return found;
+}"""
+LARGEST_BAND = 330  # the largest allowed empty band, in pixels of 720
+MOST_EMPTY = 440  # the largest allowed sum of the empty bands after the last click
+
+
+def find_layout_problems(measured):
+    """Return the measured states of slides that are covered, empty or too wide."""
+    problems = []
+    for state in measured:
+        is_empty = state["largest"] > LARGEST_BAND or (state["isLast"] and state["empty"] > MOST_EMPTY)
+        is_too_wide = state["left"] < -1 or state["right"] > 1281
+        if state["covered"] > 0.01 or is_empty or is_too_wide:
+            problems.append(state)
+    return problems
+
+
 PLAYER = {
     ".chips > :not(.count), h1, .controls button, .belt .letter, .sum:not(.long)": 28,
     ".controls select, .controls input, .sum.long, .belt .station, .title .from": 22,
@@ -164,10 +232,16 @@ def test_slides_fit_and_letters_are_legible(path, opened, decks):
         page.wait_for_function(f"Math.abs(Reveal.getScale() - {height / 720}) < 0.01")
         found, pictures = page.evaluate(MEASURE)
         assert found == [] and find_small_letters(pictures, notes) == [] and len(pictures) > 2
-    page.add_style_tag(content=".reveal p { font-size: 20px; } .reveal h1 { height: 900px; }")
+    assert find_layout_problems(page.evaluate(LAYOUT)) == []
+    # A fixed size covers the title, a position at the bottom covers the content, and a small size is empty.
+    for style in ("pre, math { font-size: 150px !important; }", ".footer { position: absolute; bottom: 0; }"):
+        added = page.add_style_tag(content=f".reveal {style}")
+        assert find_layout_problems(page.evaluate(LAYOUT))
+        added.evaluate("style => style.remove()")
+    page.add_style_tag(content=".reveal h2 { font-size: 20px; } .reveal h1 { height: 900px; }")
     # The added style makes some text too small and a heading too large. The measurement must detect both.
     found, pictures = page.evaluate(MEASURE)
-    assert any("small letters: Predict." in each for each in found) and "slide 1: H1 ends at" in str(found)
+    assert any("small letters" in each for each in found) and "slide 1: H1 ends at" in str(found)
     assert find_small_letters([(end, alt, 0.5 * scale) for end, alt, scale in pictures], notes)
 
 

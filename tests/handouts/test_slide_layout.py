@@ -1,0 +1,89 @@
+"""Test how a slide arranges its blocks."""
+
+import base64
+
+import pytest
+
+from npformer.handouts.slide_layout import (
+    FULL_PICTURE,
+    Block,
+    choose_bar_size,
+    choose_words_size,
+    make_formulas,
+    measure_formula,
+    name_layout,
+    read_ratio,
+    split_blocks,
+)
+from npformer.handouts.slide_pictures import Drawing, draw_numbers, enlarge
+
+HEADER = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (300).to_bytes(4) + (100).to_bytes(4)
+PICTURE = f'<img src="data:image/png;base64,{base64.b64encode(HEADER).decode()}">'
+
+
+def test_read_ratio_reads_the_png_header():
+    assert read_ratio(PICTURE) == 3
+    assert read_ratio("<img>") == FULL_PICTURE
+
+
+def test_split_blocks_keeps_the_order():
+    text = (
+        f"So.\n\n```python\na\nb\n```\n\n{PICTURE}\n\n<iframe title='x'></iframe>\n\n"
+        "<pre style=''>1</pre>\n\n```text\n12\n```\n\n$$a$$\n\nEnd."
+    )
+    blocks = split_blocks(text)
+    kinds = ["words", "code", "picture", "player", "table", "table", "formula", "words"]
+    assert [block.kind for block in blocks] == kinds
+    assert blocks[1].style == "--letters: 1; --lines: 2" and blocks[2].style == "--ratio: 3.0000"
+    assert blocks[5].style == "--letters: 2; --lines: 1"
+
+
+@pytest.mark.parametrize(
+    ("smaller", "larger"),
+    [
+        (r"a", r"a + b"),
+        (r"a", r"\hat a + \sqrt[3]{b}"),
+        (r"a", r"\frac{a + b}{2}"),
+        (r"a_i", r"a_{i + 1}"),
+        (r"a_i^2", r"a_i^{10}"),
+        (r"\sum_i a", r"\sum_i a \quad b"),
+        (r"a\,b", r"\sqrt{a\,b}"),
+        (r"1", r"\begin{pmatrix}1 & 2\\3 & 4\end{pmatrix}"),
+    ],
+)
+def test_measure_formula_grows_with_the_formula(smaller, larger):
+    assert measure_formula(smaller)[0] < measure_formula(larger)[0]
+
+
+def test_make_formulas_splits_wide_formulas():
+    wide = r"a + b + c + d + e \qquad f + g + h + i + j \qquad k + l + m + n"
+    assert make_formulas([wide]).text.count("$$") == 6
+    assert make_formulas([r"a \qquad b"]).text.count("$$") == 2
+
+
+def test_name_layout_long_code_makes_room():
+    code = Block("code", "", "--letters: 9; --lines: 9")
+    assert name_layout([code], [code], has_bar=True) == "asks long"
+    assert name_layout([code], [], has_bar=False) == ""
+    assert name_layout([Block("picture", "")], [], has_bar=False) == "pictured"
+
+
+def test_words_are_smaller_next_to_other_blocks():
+    formula = Block("formula", "$$a$$")
+    assert choose_words_size("Why?", [formula], has_bar=True) == 34
+    assert choose_bar_size("Why?", [formula]) == 56 and choose_bar_size("Why?", []) == 80
+
+
+def test_draw_numbers_bars_below_long_lines():
+    drawn = draw_numbers("x" * 50 + " 2.0\n" + "x" * 50 + " 1.0", Drawing("bars"))
+    assert '--letters: 54; --lines: 4"' in drawn and drawn.count("\n") == 3
+
+
+def test_draw_numbers_columns_leave_other_lines_out():
+    columns = Drawing("columns", row=r"a (\d)(x)?, b (\d)", head="a||b")
+    assert draw_numbers("so\na 1, b 2", columns) == enlarge("a      b\n1      2")
+    assert draw_numbers("so", columns) == enlarge("so")
+
+
+def test_enlarge_wraps_a_long_sentence():
+    assert '--lines: 2"' in enlarge("word " * 12)
