@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from predicts import predicts
 
 from npformer.exercises.bank import bank
 from npformer.handouts.lesson_copies import get_entry, get_source
+from npformer.lessons.plots.style import read_captions
 from npformer.lessons.predictions import QUESTION, answers
 
 ROOT = Path(__file__).parents[1]
@@ -123,6 +125,32 @@ def test_cells_have_no_problems(path):
         for number, cell, text in cells_of(notebook, kind):
             found = [problem for problem, has_problem in problems.items() if has_problem(cell, text)]
             assert found == [], f"cell {number}"
+
+
+def test_figures_are_numbered_in_order():
+    """The text may refer to a figure of the same or of another lesson, so each number must exist."""
+    shown, drawn, mentioned = [], [], set()
+    for path in LESSONS:
+        notebook = read(path)
+        for _, cell, text in cells_of(notebook, "code"):
+            drawn += re.findall(r'number="([\d.]+)"', text)
+            shown += re.findall(r"<figcaption>Figure ([\d.]+)\. ", outputs_of(cell))
+        for _, _, text in cells_of(notebook, "markdown"):
+            mentioned |= set(re.findall(r"\b[Ff]igures? (\d+\.\d+)", text))
+    assert drawn == list(read_captions())
+    counted = Counter()
+    for number in drawn:
+        lesson, _, count = number.partition(".")
+        counted[lesson] += 1
+        assert int(count) == counted[lesson], number
+    assert set(shown) <= set(drawn) and len(shown) > 0.9 * len(drawn)
+    assert mentioned <= set(drawn)
+
+
+def test_every_picture_of_a_lesson_has_a_number():
+    for path in LESSONS:
+        for number, _, text in cells_of(read(path), "code"):
+            assert text.count("picture(") == text.count('number="'), f"{path.stem}, cell {number}"
 
 
 @pytest.mark.parametrize("path", [*LESSONS, FOLDER / "exercises.ipynb"], ids=lambda path: path.stem)

@@ -43,7 +43,10 @@ HOW_TO_REWRITE = (
 )
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-PICTURE = re.compile(r'<img alt="([^"]*)" width="(\d+)" src="data:image/png;base64,([^"]*)">')
+PICTURE = re.compile(
+    r'(?:<figure style="margin: 0">)?<img alt="([^"]*)" width="(\d+)" src="data:image/png;base64,([^"]*)">'
+    r"(?:<figcaption>([^<]*)</figcaption></figure>)?"
+)
 KEPT_METADATA = ("tags", "npformer", "slideshow")  # the metadata keys that tests, lessons and slides use
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -197,8 +200,14 @@ def contents(cell):
         data = output.get("data", {"text": output.get("text", "")})
         match = PICTURE.fullmatch(data.get("text/html", ""))
         if match:
-            alt, width, picture = match.groups()
-            data = {"text": data["text/plain"], "alt": html.unescape(alt), "width": width, "picture": picture}
+            alt, width, picture, caption = match.groups()
+            data = {
+                "text": data["text/plain"],
+                "alt": html.unescape(alt),
+                "width": width,
+                "picture": picture,
+                "caption": html.unescape(caption or ""),
+            }
         parts += sorted(data.items())
     return parts
 

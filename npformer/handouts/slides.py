@@ -66,6 +66,7 @@ ASKED = '<i class="over" data-question="{}"></i>'  # marks a question, which is 
 ANSWERED = '<i class="over answer"></i>'  # marks an answer, which is shown at the bottom of a slide
 BAR = '<i class="over'  # the begin of the marks of a question and an answer
 FRAME = re.compile(r"""<iframe title="([^"]*)"[^>]*? srcdoc='([^']*)'></iframe>""")
+IMAGE = re.compile(r"<img [^>]*>")
 SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
 PRINTED = re.compile(r"```text\n(.*?)\n```", flags=re.S)
 SECTION = re.compile(r"^## (\d+\.\d+) ", flags=re.M)
@@ -564,8 +565,12 @@ def format_output(output: dict[str, Any]) -> Iterator[str]:
     if "text/markdown" in data or WIDGET in data:
         return
     shown = "".join(data.get("text/html", ""))
-    if shown.startswith("<iframe ") or "<img " in shown:
+    if shown.startswith("<iframe "):
         yield shown
+        return
+    image = IMAGE.search(shown)  # without its caption, because a slide has a title
+    if image:
+        yield image[0]
         return
     printed = "".join(output.get("text", data.get("text/plain", ""))).strip("\n")
     if printed:

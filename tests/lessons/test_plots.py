@@ -215,6 +215,23 @@ def test_picture_shows_the_text_of_the_figure(displayed):
     assert bundle_of(displayed[0])["text/plain"] == figure("heat_map").get_label()
 
 
+def test_picture_shows_the_caption_with_its_number(displayed, monkeypatch):
+    plots.picture(DRAWN["heat_map"](), "a table", number="1.5")
+    bundle = bundle_of(displayed[0])
+    caption = f"Figure 1.5. {style.read_captions()['1.5']}"
+    assert f"<figcaption>{caption}</figcaption></figure>" in bundle["text/html"]
+    assert bundle["text/plain"] == f"{caption} a table"
+    monkeypatch.setenv(style.STAGE, "")
+    plots.picture(DRAWN["heat_map"](), "a table", number="1.5")
+    assert "caption" not in bundle_of(displayed[1])["text/html"]  # a slide has a title instead
+
+
+def test_picture_rejects_an_unknown_number(displayed):
+    with pytest.raises(ValueError, match=r"no figure has the number '1\.50'; expected a key of captions"):
+        plots.picture(DRAWN["heat_map"](), number="1.50")
+    assert displayed == []
+
+
 def test_picture_rejects_a_figure_without_text(displayed):
     with pytest.raises(ValueError, match="the figure has no description"):
         plots.picture(Figure())

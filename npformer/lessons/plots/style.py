@@ -10,6 +10,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from npformer.lessons.plots.colours import INK
@@ -183,6 +184,7 @@ class Picture(NamedTuple):
     png: bytes
     alt: str
     panels: str = ""  # the result of `panels_of`, in a picture for slides
+    caption: str = ""  # the result of `caption_of`, or "" for a picture without a number
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         import base64
@@ -191,9 +193,13 @@ class Picture(NamedTuple):
         data = base64.b64encode(self.png).decode()
         source = f'src="data:image/png;base64,{data}"'
         panels = f' data-panels="{self.panels}"' if self.panels else ""
+        image = f'<img alt="{html.escape(self.alt)}" width="{self.width}"{panels} {source}>'
+        if not self.caption:
+            return {"text/html": image, "text/plain": self.alt}
+        caption = f"<figcaption>{html.escape(self.caption)}</figcaption>"
         return {
-            "text/html": f'<img alt="{html.escape(self.alt)}" width="{self.width}"{panels} {source}>',
-            "text/plain": self.alt,
+            "text/html": f'<figure style="margin: 0">{image}{caption}</figure>',
+            "text/plain": f"{self.caption} {self.alt}",
         }
 
     @property
@@ -225,7 +231,28 @@ def describe(figure: "Figure", text: str) -> "Figure":
     return figure
 
 
-def picture(figure: "Figure", alt: str | None = None) -> None:
+@functools.cache
+def read_captions() -> dict[str, str]:
+    """Return the captions of the lessons' figures by number: {"1.1": "The table …", …}."""
+    import tomllib
+
+    file = files("npformer.lessons").joinpath("captions.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def caption_of(number: str) -> str:
+    """Return the whole caption of a figure. Raises ValueError if no figure has this number.
+
+    >>> caption_of("5.1")
+    'Figure 5.1. The encoder block with post-norm.'
+    """
+    captions = read_captions()
+    if number not in captions:
+        raise ValueError(f"picture: no figure has the number {number!r}; expected a key of captions.toml")
+    return f"Figure {number}. {captions[number]}"
+
+
+def picture(figure: "Figure", alt: str | None = None, *, number: str | None = None) -> None:
     """Show a figure in a notebook; the call need not be the last line of a cell.
 
     Parameters
@@ -233,13 +260,18 @@ def picture(figure: "Figure", alt: str | None = None) -> None:
     figure : Figure
     alt : str, optional
         The alternative text; the text of `describe` if omitted.
+    number : str, optional
+        The number of the figure, such as "5.1". The caption with this number, from `captions.toml`, is shown
+        below the figure. Slides have titles instead of captions.
 
     Raises
     ------
     ValueError
-        If the figure has no alternative text.
+        If the figure has no alternative text, or if no caption has this number.
     """
     from IPython.display import display
+
+    caption = caption_of(number) if number else ""
 
     if is_for_slides():
         fill_stage(figure)
@@ -247,5 +279,8 @@ def picture(figure: "Figure", alt: str | None = None) -> None:
     if not text:
         raise ValueError("picture: the figure has no description; expected describe(figure, text) or alt=")
     png = encoded(figure)
-    panels = panels_of(figure) if is_for_slides() else ""
-    display(Picture(png, text, panels))  # type: ignore[no-untyped-call]
+    if is_for_slides():
+        shown = Picture(png, text, panels_of(figure))
+    else:
+        shown = Picture(png, text, caption=caption)
+    display(shown)  # type: ignore[no-untyped-call]
