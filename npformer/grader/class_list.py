@@ -235,19 +235,14 @@ def find_owners(
     by_file: dict[str, Student] = {}
     undecided = []
     for file in to_grade:
-        claim = claims.get(file.name, "")
-        claimed = _find_by_claim(index, claim)
+        claimed = _find_by_claim(index, claims.get(file.name, ""))
         by_path = _find_by_path(index, paths[file.name], prefix)
         candidates = _choose_candidates(by_path, claimed)
-        if len(candidates) != 1:
-            names = _join_students(candidates) or "no student on the class list"
-            undecided.append(f"{file.name} fits {names}")
-            continue
-        (owner,) = candidates
-        by_file[file.name] = owner
-        if claimed and owner not in claimed:
-            path_owner = f"{file.name} belongs to {owner} by its path"
-            undecided.append(f"{path_owner}, but the file names {_join_students(claimed)}")
+        if len(candidates) == 1:
+            (by_file[file.name],) = candidates
+        problem = _describe_conflict(file.name, candidates, claimed)
+        if problem:
+            undecided.append(problem)
     owners = set(by_file.values())
     return Owners(by_file, undecided, [student for student in class_list if student not in owners])
 
@@ -267,6 +262,16 @@ def _choose_candidates(by_path: set[Student], claimed: set[Student]) -> set[Stud
     if len(by_path) > 1 and by_path & claimed:
         return by_path & claimed
     return by_path
+
+
+def _describe_conflict(file: str, candidates: set[Student], claimed: set[Student]) -> str:
+    """Return what the teacher has to decide about a file, or "" if exactly one student fits it."""
+    if len(candidates) != 1:
+        return f"{file} fits {_join_students(candidates) or 'no student on the class list'}"
+    (owner,) = candidates
+    if claimed and owner not in claimed:
+        return f"{file} belongs to {owner} by its path, but the file names {_join_students(claimed)}"
+    return ""
 
 
 def _join_students(students: Iterable[Student]) -> str:

@@ -61,12 +61,7 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     '<pre class="drawn" style="--letters: 5; --lines: 1">a <b class="box">   </b></pre>'
     """
     pattern = re.compile(drawing.where or PATTERNS[drawing.kind])
-    lines = printed.split("\n")
-    if drawing.row and re.search(drawing.row, printed, flags=re.M):
-        lines = arrange_columns(printed, drawing.row, drawing.head)
-    else:
-        lines = [line for line in lines if pattern.search(line) or not CLAIM.search(line)]
-        lines = narrow_columns(lines)
+    lines = select_lines(printed, drawing, pattern)
     matches = [list(pattern.finditer(line)) for line in lines]
     if not any(matches):
         return enlarge("\n".join(lines))
@@ -89,6 +84,14 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     return (
         f'<pre class="drawn" style="--letters: {longest}; --lines: {n_lines}">' + "\n".join(rows) + "</pre>"
     )
+
+
+def select_lines(printed: str, drawing: Drawing, pattern: re.Pattern[str]) -> list[str]:
+    """Return the lines to draw: a table if the drawing describes its rows, else all lines but claims."""
+    if drawing.row and re.search(drawing.row, printed, flags=re.M):
+        return arrange_columns(printed, drawing.row, drawing.head)
+    lines = printed.split("\n")
+    return narrow_columns([line for line in lines if pattern.search(line) or not CLAIM.search(line)])
 
 
 def arrange_columns(printed: str, row: str, head: str) -> list[str]:

@@ -29,7 +29,7 @@ def test_grade_missing_answer_names_its_own_statement(thread_grader):
     assert bag.evidence == bag.problem and reason not in bag.problem
 
 
-def test_grade_explains_answers_that_are_defined_only_in_a_program(thread_grader):
+def test_grade_explains_answers_in_a_main_block(thread_grader):
     """A file is imported, so the block did not run. The reason is given for each answer of the block."""
     text = "if __name__ == '__main__':\n    order_bag = 'b'\n    scale = 2\npe_table = scale\n"
     bag, table, _ = thread_grader.grade("a.py", text.encode(), IDS)
