@@ -195,11 +195,11 @@ class Picture(NamedTuple):
         panels = f' data-panels="{self.panels}"' if self.panels else ""
         image = f'<img alt="{html.escape(self.alt)}" width="{self.width}"{panels} {source}>'
         if not self.caption:
-            return {"text/html": image, "text/plain": self.alt}
+            return {"text/html": image, "text/plain": repr(self)}
         caption = f"<figcaption>{html.escape(self.caption)}</figcaption>"
         return {
             "text/html": f'<figure style="margin: 0">{image}{caption}</figure>',
-            "text/plain": f"{self.caption} {self.alt}",
+            "text/plain": repr(self),
         }
 
     @property
@@ -210,7 +210,7 @@ class Picture(NamedTuple):
         return round(width * min(1, MOST_PIXELS / height))
 
     def __repr__(self) -> str:
-        return self.alt
+        return f"{self.caption} {self.alt}" if self.caption else self.alt
 
 
 def describe(figure: "Figure", text: str) -> "Figure":
