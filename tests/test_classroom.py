@@ -134,7 +134,7 @@ def test_figures_are_numbered_in_order():
         notebook = read(path)
         for _, cell, text in cells_of(notebook, "code"):
             drawn += re.findall(r'number="([\d.]+)"', text)
-            shown += re.findall(r"<figcaption>Figure ([\d.]+)\. ", outputs_of(cell))
+            shown += re.findall(r'<div class="caption">Figure ([\d.]+)\. ', outputs_of(cell))
         for _, _, text in cells_of(notebook, "markdown"):
             mentioned |= set(re.findall(r"\b[Ff]igures? (\d+\.\d+)", text))
     assert drawn == list(read_captions())

@@ -44,8 +44,8 @@ HOW_TO_REWRITE = (
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PICTURE = re.compile(
-    r'(?:<figure style="margin: 0">)?<img alt="([^"]*)" width="(\d+)" src="data:image/png;base64,([^"]*)">'
-    r"(?:<figcaption>([^<]*)</figcaption></figure>)?"
+    r'<img alt="([^"]*)" width="(\d+)" src="data:image/png;base64,([^"]*)">'
+    r'(?:<div class="caption">([^<]*)</div>)?'
 )
 KEPT_METADATA = ("tags", "npformer", "slideshow")  # the metadata keys that tests, lessons and slides use
 METADATA = {

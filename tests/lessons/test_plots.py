@@ -219,7 +219,7 @@ def test_picture_shows_the_caption_with_its_number(displayed, monkeypatch):
     plots.picture(DRAWN["heat_map"](), "a table", number="1.5")
     bundle = bundle_of(displayed[0])
     caption = f"Figure 1.5. {style.read_captions()['1.5']}"
-    assert f"<figcaption>{caption}</figcaption></figure>" in bundle["text/html"]
+    assert f'<div class="caption">{caption}</div>' in bundle["text/html"]
     assert bundle["text/plain"] == f"{caption} a table"
     monkeypatch.setenv(style.STAGE, "")
     plots.picture(DRAWN["heat_map"](), "a table", number="1.5")

@@ -196,9 +196,10 @@ class Picture(NamedTuple):
         image = f'<img alt="{html.escape(self.alt)}" width="{self.width}"{panels} {source}>'
         if not self.caption:
             return {"text/html": image, "text/plain": repr(self)}
-        caption = f"<figcaption>{html.escape(self.caption)}</figcaption>"
+        # Not <figure>: JupyterLab removes the style of an untrusted notebook, and a figure has wide margins.
+        caption = f'<div class="caption">{html.escape(self.caption)}</div>'
         return {
-            "text/html": f'<figure style="margin: 0">{image}{caption}</figure>',
+            "text/html": f"{image}{caption}",
             "text/plain": repr(self),
         }
 
