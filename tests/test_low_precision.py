@@ -218,7 +218,7 @@ def test_low_precision_large_arrays_use_directions(dtype, factor, is_correct):
     report = npf.gradcheck(*linear_kernel(dtype, factor), x, W, reference=np.matmul)
     assert [row.verdict == "pass" for row in report.rows] == [True, is_correct]
     assert "8 random directions for x, W" in str(report)
-    assert report.precision.reference_calls < 2000
+    assert report.precision.reference_calls < 3000
 
 
 def test_low_precision_given_number_of_directions_is_used():
