@@ -33,6 +33,8 @@ NO_BROWSER = (
     f"if it is at an unusual place, set {BROWSER_VARIABLE} to its path"
 )
 PAGE_SECONDS = 600  # the longest time for the pages of one lesson, and for the clock of its page
+ATTEMPTS = 5  # how often a deck is printed if the browser prints it too early
+NOT_READY = b"npformer: not ready"  # the title in a file that was printed too early: see print.js
 
 
 class PrintFails(RuntimeError):
@@ -70,7 +72,7 @@ def save_pdf(slides: Path, browser: str) -> Path:
     Raises
     ------
     PrintFails
-        If the browser does not write the file in ten minutes.
+        If the browser does not write the file in ten minutes, or prints it too early several times.
     """
     file = slides.resolve().with_suffix(".pdf")
     file.unlink(missing_ok=True)  # so that an old file cannot be mistaken for the new one
@@ -89,10 +91,18 @@ def save_pdf(slides: Path, browser: str) -> Path:
             *(["--no-sandbox"] if is_root else []),
             f"{slides.resolve().as_uri()}?print-pdf",
         ]
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=PAGE_SECONDS, check=False)
-        except subprocess.TimeoutExpired:
-            raise PrintFails(f"{browser} did not print {slides.name} in {PAGE_SECONDS} seconds.") from None
+        for _ in range(ATTEMPTS):
+            try:
+                done = subprocess.run(command, capture_output=True, timeout=PAGE_SECONDS, check=False)
+            except subprocess.TimeoutExpired:
+                message = f"{browser} did not print {slides.name} in {PAGE_SECONDS} seconds."
+                raise PrintFails(message) from None
+            was_too_early = file.exists() and NOT_READY in file.read_bytes()
+            if not was_too_early:
+                break
+        else:
+            file.unlink()
+            raise PrintFails(f"{browser} printed {slides.name} too early {ATTEMPTS} times. Try again later.")
     if not file.exists():
         lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
         raise PrintFails(f"{browser} did not print {slides.name}: {lines[-1]}")

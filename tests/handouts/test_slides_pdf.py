@@ -78,6 +78,26 @@ def test_save_pdf_browser_without_message_or_end(page, browser):
         save_pdf(page, sys.executable)
 
 
+@pytest.mark.parametrize(("n_early", "is_written"), [(2, True), (slides_pdf.ATTEMPTS, False)])
+def test_save_pdf_repeats_pages_printed_too_early(n_early, is_written, page, monkeypatch):
+    """The title in the file says that the players of the page were not loaded yet."""
+    calls = []
+
+    def run(command, **_):
+        calls.append(command)
+        title = slides_pdf.NOT_READY if len(calls) <= n_early else b"1. Where?"
+        page.with_suffix(".pdf").write_bytes(b"%PDF /Title (" + title + b")")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    if is_written:
+        assert b"Where" in save_pdf(page, "chromium").read_bytes()
+        assert len(calls) == n_early + 1
+    else:
+        with pytest.raises(PrintFails, match="too early 5 times"):
+            save_pdf(page, "chromium")
+        assert not page.with_suffix(".pdf").exists()
+
+
 @pytest.mark.parametrize("is_root", [True, False])
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no root")
 def test_save_pdf_without_sandbox_only_for_root(is_root, page, monkeypatch):

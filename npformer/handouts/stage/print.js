@@ -16,6 +16,12 @@ const printable = new Promise(resolve => Reveal.on("pdf-ready", async () => {
   await Promise.all([...document.querySelectorAll(".pdf-page iframe")].map(loadPlayer));
   resolve();
 }));
+// slides_pdf.py reads this title in the file, because a browser on a busy machine may print too early.
+if (location.search === "?print-pdf") {
+  const title = document.title;
+  document.title = "npformer: not ready";
+  printable.then(() => requestAnimationFrame(() => requestAnimationFrame(() => document.title = title)));
+}
 
 const printNow = "?print-pdf&now";
 if (location.search === printNow) printable.then(() => {
