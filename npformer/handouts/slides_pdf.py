@@ -75,7 +75,18 @@ def save_pdf(slides: Path, browser: str) -> Path:
         If the browser does not write the file in ten minutes, or prints it too early several times.
     """
     file = slides.resolve().with_suffix(".pdf")
-    file.unlink(missing_ok=True)  # so that an old file cannot be mistaken for the new one
+    for _ in range(ATTEMPTS):
+        file.unlink(missing_ok=True)  # so that an old file cannot be mistaken for the new one
+        _print_once(slides, file, browser)
+        was_too_early = NOT_READY in file.read_bytes()
+        if not was_too_early:
+            return file
+    file.unlink()
+    raise PrintFails(f"{browser} printed {slides.name} too early {ATTEMPTS} times. Try again later.")
+
+
+def _print_once(slides: Path, file: Path, browser: str) -> None:
+    """Let the browser print the slides to the file. Raises PrintFails if the browser writes no file."""
     # Chromium does not start for root, for example in a container, unless its own sandbox is off.
     is_root = sys.platform != "win32" and os.geteuid() == 0
     # A new profile, because a browser that is already open would take over the command and print nothing.
@@ -91,19 +102,10 @@ def save_pdf(slides: Path, browser: str) -> Path:
             *(["--no-sandbox"] if is_root else []),
             f"{slides.resolve().as_uri()}?print-pdf",
         ]
-        for _ in range(ATTEMPTS):
-            try:
-                done = subprocess.run(command, capture_output=True, timeout=PAGE_SECONDS, check=False)
-            except subprocess.TimeoutExpired:
-                message = f"{browser} did not print {slides.name} in {PAGE_SECONDS} seconds."
-                raise PrintFails(message) from None
-            was_too_early = file.exists() and NOT_READY in file.read_bytes()
-            if not was_too_early:
-                break
-        else:
-            file.unlink()
-            raise PrintFails(f"{browser} printed {slides.name} too early {ATTEMPTS} times. Try again later.")
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=PAGE_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            raise PrintFails(f"{browser} did not print {slides.name} in {PAGE_SECONDS} seconds.") from None
     if not file.exists():
         lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
         raise PrintFails(f"{browser} did not print {slides.name}: {lines[-1]}")
-    return file
