@@ -96,10 +96,6 @@ def execute(notebook, folder, again=False):
         record_timing=False,
         coalesce_streams=True,  # join printed text, because a kernel splits it at random
     )
-    # An empty registry removes nbclient's output widget. Then the figure of a slider becomes an output of its
-    # cell, and a reader without a kernel sees the figure. The widget also sends messages to the kernel while
-    # nbclient waits for the reply to a cell. Then nbclient sometimes misses this reply.
-    client.widget_registry = {}
     client.execute(cleanup_kc=True, env={**os.environ, "IPYTHONDIR": str(folder / "ipython")})
     executed.cells = executed.cells[: len(notebook.cells)]
     return normalised(executed)

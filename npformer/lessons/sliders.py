@@ -11,7 +11,7 @@ def add_slider(function: Callable[[int], object], lowest: int, highest: int, val
     Parameters
     ----------
     function : function of an int
-        It shows something, such as a picture, for a position of the slider.
+        It displays one picture for a position of the slider.
     lowest, highest : int
         The ends of the slider.
     value : int
@@ -29,14 +29,27 @@ def add_slider(function: Callable[[int], object], lowest: int, highest: int, val
     This is the picture for k = 4. For a slider: pip install ipywidgets
     """
     try:
-        from ipywidgets import IntSlider, interact
+        from ipywidgets import IntSlider
     except ModuleNotFoundError:
         function(value)
         print(f"This is the picture for {label} = {value}. For a slider: pip install ipywidgets")
         return
+    from IPython.display import display
+
     slider = IntSlider(min=lowest, max=highest, value=value, description=label)
+    display(slider)  # type: ignore[no-untyped-call]
+    first = _capture_picture(function, value)
+    shown = display(first, display_id=True)  # type: ignore[no-untyped-call]
+    # Each move replaces the picture. `ipywidgets.interact` would do the same with an Output widget. But then
+    # `jupyter execute` hangs: it answers this widget while it waits for the reply to a cell, and misses it.
+    slider.observe(lambda change: shown.update(_capture_picture(function, change["new"])), names="value")
 
-    def show(position: int) -> None:
+
+def _capture_picture(function: Callable[[int], object], position: int) -> object:
+    """Call a function that displays one picture. Return the picture, to be displayed later."""
+    from IPython.utils.capture import capture_output
+
+    with capture_output(stdout=False, stderr=False) as captured:
         function(position)
-
-    interact(show, position=slider)
+    (picture,) = captured.outputs
+    return picture

@@ -22,7 +22,7 @@ from weights import skip_without
 
 from npformer.handouts.lesson_copies import get_entry, make_student_copy
 
-pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync --extra test")
 
 pytestmark = pytest.mark.browser
 
@@ -63,8 +63,17 @@ def room(request, tmp_path_factory):
             wait_for(f"http://localhost:{port}/api", server)
             yield f"http://localhost:{port}/{PAGES[request.param]}", lessons_folder
         finally:
-            server.terminate()
-            server.wait(600)
+            stop(server)
+
+
+def stop(server):
+    """End a notebook server. JupyterLab sometimes does not end by itself; its kernels end without it."""
+    server.terminate()
+    try:
+        server.wait(60)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
 
 
 def wait_for(address, server):
@@ -160,6 +169,20 @@ def check_screen(page, program):
         assert find_high_cells(page) == {}
 
 
+def check_slider(page):
+    """Check that an arrow key on the first slider, if there is one, replaces the picture below it."""
+    handle = page.locator(".widget-slider .noUi-handle").first
+    if not handle.count():
+        return
+    cell = page.locator(".jp-CodeCell", has=handle)
+    before = cell.locator("img").get_attribute("src")
+    handle.press("ArrowRight")
+    other_picture = "([image, before]) => image.isConnected ? image.src != before : true"
+    page.wait_for_function(other_picture, arg=[cell.locator("img").element_handle(), before])
+    playwright.expect(cell.locator("img")).to_have_count(1)
+    assert cell.locator("img").get_attribute("src") != before
+
+
 def parametrize_lessons(*default):
     """Parametrize a test with all lessons in JupyterLab, and with the first one in Notebook 7.
 
@@ -176,6 +199,7 @@ def test_answers_appear_after_their_cells(path, opened, request):
     skip_without(path)
     page = opened(path.name, make_student_copy(read(path)))
     step_through(page, read(path))
+    check_slider(page)
     check_screen(page, request.node.callspec.params["room"])
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from npformer.lessons.sliders import add_slider
-
 LESSON = Path(__file__).parents[2] / "notebooks" / "01_positional_encoding.ipynb"
 # Run the cells in IPython. Every module that belongs to a blocked package is missing.
 PROGRAM = """\
@@ -31,17 +29,38 @@ print("all cells ran")
 """
 
 
-def test_add_slider_calls_with_its_position(monkeypatch):
-    import ipywidgets
+# Show a slider in IPython and move it to 7. Print each message of the display as a line of JSON.
+MOVE = """\
+import json
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import HTML, display
+from ipywidgets import IntSlider
+from npformer.lessons import sliders
 
-    positions, calls = [], []
-    monkeypatch.setattr(ipywidgets, "interact", lambda show, **sliders: calls.append((show, sliders)))
-    add_slider(positions.append, -3, 9, value=4, label="steps")
-    ((show, sliders),) = calls
-    (slider,) = sliders.values()
-    assert (slider.min, slider.max, slider.value, slider.description) == (-3, 9, 4, "steps")
-    show(**dict.fromkeys(sliders, 7))
-    assert positions == [7]
+class Printer(DisplayPublisher):
+    def publish(self, data, metadata=None, *, transient=None, update=False, **_):
+        print(json.dumps([data, transient, update]))
+
+shell = InteractiveShell.instance()
+shell.display_pub = Printer(parent=shell)
+made = []
+IntSlider.on_widget_constructed(made.append)
+sliders.add_slider(lambda k: display(HTML(f"<b>{k}</b>")), -3, 9, value=4, label="steps")
+slider = next(widget for widget in made if isinstance(widget, IntSlider))
+assert (slider.min, slider.max, slider.value, slider.description) == (-3, 9, 4, "steps")
+slider.value = 7
+"""
+
+
+def test_moves_replace_the_picture():
+    program = subprocess.run([sys.executable, "-c", MOVE], capture_output=True, text=True, encoding="utf-8")
+    assert program.returncode == 0, program.stderr
+    slider, first, second = map(json.loads, program.stdout.splitlines())
+    assert "application/vnd.jupyter.widget-view+json" in slider[0]
+    assert (first[0]["text/html"], first[2]) == ("<b>4</b>", False)
+    assert (second[0]["text/html"], second[2]) == ("<b>7</b>", True)
+    assert first[1] == second[1] != {}, "both have the same display_id"
 
 
 def list_dependencies(package):

@@ -499,10 +499,14 @@ def test_levels_change_without_motion_if_motion_is_reduced(opened):
 def test_wheel_and_two_fingers_change_the_level(opened):
     """The wheel goes to the tile or cell under the mouse. It scrolls where something can scroll."""
     page, level = opened(reduced_motion="reduce"), "document.body.dataset.level"
+    count = "window.turns = 0; addEventListener('wheel', () => turns++, { capture: true, passive: true })"
+    page.evaluate(count)
 
     def turn(element, by):
+        before = page.evaluate("turns")
         page.locator(element).hover()
         page.mouse.wheel(0, by)
+        page.wait_for_function("before => turns > before", arg=before)
         page.wait_for_timeout(450)  # at most one level in this time
 
     turn(".stage", 100)

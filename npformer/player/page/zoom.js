@@ -7,7 +7,7 @@ import { drawCell, drawStep } from "./step.js";
 
 const NOTCH = 40, REST = 400; // the pixels of one level, and the milliseconds between two levels
 const PINCH = 10; // a pinch on a touchpad is a wheel with Ctrl and small numbers
-const wheel = { turned: 0, last: 0 };
+const wheel = { turned: 0, last: -REST };
 
 export function listenToZoom() {
   const views = [page.whole, page.near, page.title, page.stage, page.closeup];
