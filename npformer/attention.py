@@ -172,11 +172,10 @@ def _attention_gradients(
     dy: Array, q: Array, k: Array, v: Array, w: Array, scale: float, soft_cap: float | None
 ) -> tuple[Array, Array, Array]:
     """Compute dq, dk and dv from dy and the weights w (..., T_q, T_k)."""
-    xp = array_module(dy)
     dv = _transpose(w) @ dy  # from y = w v: (..., T_k, d_v)
     dw = dy @ _transpose(v)  # from y = w v: (..., T_q, T_k)
     ds = dw  # The next two lines overwrite dw, which saves one (T_q, T_k) array.
-    ds -= xp.add.reduce(dw * w, axis=-1, keepdims=True)  # from w = softmax(scores)
+    ds -= _sum_of_products(dw, w)  # from w = softmax(scores): (..., T_q, 1)
     ds *= w  # from w = softmax(scores): (..., T_q, T_k)
     if soft_cap is not None:
         tanh = capped_scores(q, k, scale, soft_cap) / soft_cap
@@ -184,6 +183,14 @@ def _attention_gradients(
     dq = ds @ (k * scale)  # from scores = q kᵀ/√d_k: (..., T_q, d_k)
     dk = _transpose(ds) @ (q * scale)  # from scores = q kᵀ/√d_k: (..., T_k, d_k)
     return dq, dk, dv
+
+
+def _sum_of_products(a: Array, b: Array) -> Array:
+    """Compute Σ a b for each row. On the CPU, einsum needs no array for the products a b."""
+    is_on_gpu = not isinstance(a, np.ndarray)
+    if is_on_gpu:
+        return array_module(a).add.reduce(a * b, axis=-1, keepdims=True)  # (..., 1)
+    return np.einsum("...k,...k->...", a, b)[..., None]  # (..., 1)
 
 
 def capped_scores(q: Array, k: Array, scale: float, soft_cap: float | None) -> Array:
