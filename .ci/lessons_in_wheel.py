@@ -24,10 +24,6 @@ class Lessons(BuildHookInterface):
             text = json.dumps(lesson, indent=1, ensure_ascii=False) + "\n"
             (self.folder / path.name).write_text(text, encoding="utf-8", newline="\n")
             build_data["force_include"][str(self.folder / path.name)] = f"npformer/lessons/{path.name}"
-        # slides.py reads the lesson plan and the likely wrong guesses for the speaker notes.
-        for name in ("README.md", "guide/guesses.md"):
-            page = str(Path(self.root, "notebooks", name))
-            build_data["force_include"][page] = f"npformer/lessons/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the temporary folder."""

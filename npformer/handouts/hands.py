@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from npformer.handouts.lesson_copies import get_entry
 from npformer.handouts.slides import (
-    Plan,
     Slide,
     find_lesson,
     find_title,
@@ -22,6 +21,7 @@ from npformer.handouts.slides import (
     make_question_slide,
     read_page_parts,
 )
+from npformer.lessons.plan import Plan
 from npformer.validation.output_files import check_output_file
 
 COLUMNS = ("class", "day", "question", "vote", "answer", "guess", "hands", "correct")
@@ -105,7 +105,7 @@ def make_question_slides(notebook: dict[str, Any]) -> Iterator[Slide]:
     """Yield a slide for each question of a lesson, without the pictures that the lesson would draw."""
     for cell in notebook["cells"]:
         if get_entry(cell, "predict"):
-            yield make_question_slide(cell, Plan({}, []), {})
+            yield make_question_slide(cell, Plan({}), {})
 
 
 # --- the files ------------------------------------------------------------------------------------

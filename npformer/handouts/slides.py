@@ -49,6 +49,7 @@ from npformer.handouts.slide_layout import (
     wrap_block,
 )
 from npformer.handouts.slide_pictures import Drawing, draw_numbers, narrow_columns
+from npformer.lessons.plan import Guess, Plan, read_guesses, read_plan
 from npformer.lessons.plots.style import STAGE
 from npformer.lessons.predictions import QUESTION, reveal
 from npformer.player.player_page import OLD_BROWSER, play
@@ -71,7 +72,6 @@ SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
 PRINTED = re.compile(r"```text\n(.*?)\n```", flags=re.S)
 SECTION = re.compile(r"^## (\d+\.\d+) ", flags=re.M)
 PANELS = re.compile(r'data-panels="([^"]+)"')
-GUESSES = re.compile(r"^- \*\*(\d+\.\d+[a-z])\*\* (.+)$", flags=re.M)
 MATH = re.compile(
     r"(?P<kept><(?P<tag>script|style|pre|code)\b.*?</(?P=tag)>|</?[a-z][^>]*>)"
     r"|\$\$(?P<shown>.+?)\$\$|\$(?P<inline>[^$]+)\$",
@@ -85,13 +85,6 @@ class Slide(NamedTuple):
     text: str  # the first content, as Markdown
     then: tuple[str, ...] = ()  # the parts that further clicks add
     notes: str = ""  # the speaker notes
-
-
-class Plan(NamedTuple):
-    """The part of the lesson plan that belongs to one lesson."""
-
-    minutes: dict[str, int]  # {section: minutes}
-    questions: list[tuple[str, str]]  # pairs of a question that students often ask and its answer
 
 
 def _ignore_message(message: str) -> None:
@@ -142,9 +135,7 @@ def save_slides(
         tell(
             f"{file.name}: weights are not installed. To get them: {command}. Left out: {'; '.join(titles)}."
         )
-    plan = parse_plan(int(lesson), (file.parent / "README.md").read_text(encoding="utf-8"))
-    guesses = read_guesses(file.parent / "guide" / "guesses.md")
-    slides = make_slides(notebook, plan, guesses)
+    slides = make_slides(notebook, read_plan(int(lesson)), read_guesses())
     target = Path(folder, f"{file.stem}.html")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(format_page(slides, find_title(notebook), page_parts), encoding="utf-8")
@@ -221,29 +212,6 @@ def _explain_failure(name: str, started: Sequence[dict[str, Any]], reason: str) 
     return LessonFails(f"{where}. {' '.join(reason.split())}. {advice}.")
 
 
-# --- the lesson plan ----------------------------------------------------------------------------
-
-
-def parse_plan(lesson: int, text: str) -> Plan:
-    """Read the minutes and the students' questions for a lesson from the tables of the lesson plan.
-
-    >>> parse_plan(1, "| 01 | 1.1 **7** · 1.2 **3** |\\n| 1 | Why? | Because. |")
-    Plan(minutes={'1.1': 7, '1.2': 3}, questions=[('Why?', 'Because.')])
-    """
-    minutes = re.findall(rf"\b({lesson}\.\d+) \*\*(\d+)\*\*", text)
-    questions = re.findall(rf"^\| {lesson} \| ([^|]+) \| ([^|]+) \|$", text, flags=re.M)
-    return Plan({section: int(number) for section, number in minutes}, questions)
-
-
-def read_guesses(page: Path) -> dict[str, str]:
-    """Read the likely wrong guesses for each prediction, as Markdown. A missing page gives an empty dict."""
-    text = page.read_text(encoding="utf-8") if page.is_file() else ""
-    guesses: dict[str, str] = {}
-    for prediction, guess in GUESSES.findall(text):
-        guesses[prediction] = f"{guesses.get(prediction, '')}\n\n{guess}"
-    return guesses
-
-
 # --- from cells to slides -----------------------------------------------------------------------
 
 
@@ -271,7 +239,7 @@ def leave_out_cells(notebook: dict[str, Any]) -> tuple[dict[str, Any], dict[str,
     return {**notebook, "cells": kept}, missing
 
 
-def make_slides(notebook: dict[str, Any], plan: Plan, guesses: dict[str, str]) -> list[Slide]:
+def make_slides(notebook: dict[str, Any], plan: Plan, guesses: dict[str, list[Guess]]) -> list[Slide]:
     """Make slides from a notebook. The metadata of a cell say "slide", "fragment" or "skip".
 
     The last slide contains the summary of the lesson. The notes of the first and of the last slide contain
@@ -403,7 +371,7 @@ def _read_panels(picture: str) -> list[list[float]]:
 
 
 def make_question_slide(
-    cell: dict[str, Any], plan: Plan, guesses: dict[str, str], subject: str = ""
+    cell: dict[str, Any], plan: Plan, guesses: dict[str, list[Guess]], subject: str = ""
 ) -> Slide:
     """Make a slide with a title, a subject, and a question that appears after a click.
 
@@ -422,7 +390,7 @@ def make_question_slide(
     if prediction:
         asked = get_entry(cell, "ask") or " ".join(question.split())
         then = (f"{ASKED.format(prediction)}{QUESTION} {asked}",)
-        hints = f"{COLLECTING} {guesses.get(prediction, '')}"
+        hints = "\n\n".join([COLLECTING, *map(format_guess, guesses.get(prediction, []))])
     if subject.startswith("<iframe"):
         hints += f"\n\n{PLAYING}"
     section = SECTION.search(text)
@@ -431,10 +399,19 @@ def make_question_slide(
     return Slide(shown, then, f"{minutes}\n\n{plain_text}\n\n{hints}")
 
 
+def format_guess(guess: Guess) -> str:
+    """Return a wrong guess for the notes.
+
+    >>> format_guess(Guess("It is 0.", "The student forgets b.", "What is added?"))
+    'guess: It is 0. — shows: The student forgets b. — ask: What is added?'
+    """
+    return f"guess: {guess.guess} — shows: {guess.shows} — ask: {guess.ask}"
+
+
 def format_minutes(section: str, plan: Plan) -> str:
     """Return a text with the time for a section, and the time that is left when the section begins.
 
-    >>> format_minutes("1.2", Plan({"1.1": 7, "1.2": 3, "1.3": 4}, []))
+    >>> format_minutes("1.2", Plan({"1.1": 7, "1.2": 3, "1.3": 4}))
     'Section 1.2: 3 minutes; 7 are left, with this one.'
     """
     if section not in plan.minutes:

@@ -23,19 +23,16 @@ from npformer.handouts.slide_pictures import (
     mix_with_white,
 )
 from npformer.handouts.slides import (
-    Plan,
     find_lesson,
     list_lessons,
     make_code_slides,
     make_slides,
-    parse_plan,
-    read_guesses,
 )
-from npformer.lessons.predictions import answers
+from npformer.lessons.plan import Guess, Plan, Question, read_plan
 from npformer.player.player_page import play
 
 PICTURE = '<img alt="a line" width="3" src="data:image/png;base64,iVBO">'
-PLAN = Plan({"1.1": 7}, [("Why?", "Because.")])
+PLAN = Plan({"1.1": 7}, questions=(Question("Why?", "Because."),))
 
 
 def make_code_cell(source, *outputs, **roles):
@@ -216,25 +213,27 @@ def make_small_lesson(**metadata):
 
 def test_make_slides_question_run_answer():
     notebook = make_small_lesson(npformer={"known": ["One.", "Two.", "Three."], "opening": ["Vote!", "Why?"]})
-    first, asked, run, last = make_slides(notebook, PLAN, {"1.1a": "guess: no"})
+    first, asked, run, last = make_slides(notebook, PLAN, {"1.1a": [Guess("no", "A.", "B?")]})
     question = f"{slides.ASKED.format('1.1a')}**Predict.** Equal?"
     assert (asked.text, asked.then) == ("## Is it?\n\n$$a$$", (question,))
     assert run.text == "## It is\n\n```python\nx = 1\nprint(x)\n```" and run.then[0] == "```text\n1\n```"
     assert run.then[1].startswith(f"{slides.ANSWERED}**Answer.** Yes.") and "picture(x)" in run.notes
-    assert asked.notes.startswith("Section 1.1: 7 minutes; 7 are left") and asked.notes.endswith("guess: no")
+    assert asked.notes.startswith("Section 1.1: 7 minutes; 7 are left") and asked.notes.endswith(
+        "guess: no — shows: A. — ask: B?"
+    )
     assert last.text == "## What we know now\n\n- One.\n- Two.\n- Three."
     assert all("**Why?** Because." in slide.notes for slide in (first, last))
     assert first.notes.startswith("The first two minutes:\n\nVote!\n\nWhy?\n\n") and "Vote!" not in last.notes
 
 
 def test_make_slides_without_metadata_has_a_title():
-    (slide,) = make_slides(make_notebook(make_text_cell("# 1. Where?\n\nHere.")), Plan({}, []), {})
+    (slide,) = make_slides(make_notebook(make_text_cell("# 1. Where?\n\nHere.")), Plan({}), {})
     assert slide.text == "# 1. Where?"
 
 
 def test_make_slides_fragment_joins_the_slide_before():
     *cells, last = make_small_lesson()["cells"]
-    _, asked = make_slides(make_notebook(*cells, put_on_slide(last, "fragment")), Plan({}, []), {})
+    _, asked = make_slides(make_notebook(*cells, put_on_slide(last, "fragment")), Plan({}), {})
     assert [part.rpartition(">")[2][:9] for part in asked.then] == ["**Predict", "```text\n1", "**Answer."]
     assert "x = 1" in asked.notes
 
@@ -256,7 +255,7 @@ def test_make_slides_question_shows_its_subject():
         ),
         put_on_slide(make_text_cell(asked, predict="1.1b"), title="Again at a step", station="d_y"),
     ]
-    _, _, again, step, half, back = make_slides(make_notebook(*cells), Plan({}, []), {})
+    _, _, again, step, half, back = make_slides(make_notebook(*cells), Plan({}), {})
     assert again.text == f"## Again\n\n{PICTURE}"
     assert again.then == (f"{slides.ASKED.format('1.1a')}**Predict.** Which?",)
     assert half.text == f"## Half of it\n\n$$a$$\n\n{slides.cover_pictures([PICTURE], '30%')[0]}"
@@ -282,7 +281,7 @@ def test_make_slides_question_shows_the_table_with_gaps():
         make_code_cell("print(x)", make_printed_output(TABLE), reveal="1.1a"), title="So", drawn="bars"
     )
     leads_in = put_on_slide(make_text_cell("It halves."), "skip")
-    before, after = make_slides(make_notebook(asked, leads_in, answer), Plan({}, []), {})
+    before, after = make_slides(make_notebook(asked, leads_in, answer), Plan({}), {})
     assert after.notes.startswith("It halves.") and "halves" not in f"{before}{after.text}{after.then}"
     lines = [re.sub("<[^>]*>", "", line).split() for line in after.text.split("\n")[2:]]
     assert after.text.startswith("## So\n\n") and lines == [
@@ -298,7 +297,7 @@ def test_make_slides_question_shows_the_table_with_gaps():
     assert before.text.count('class="box"') == 4 and before.then[0].endswith("**Predict.** Which?")
 
     answer["outputs"] = [*answer["outputs"], make_html_output(PICTURE)]  # a picture replaces the table
-    before, *_ = make_slides(make_notebook(asked, answer), Plan({}, []), {})
+    before, *_ = make_slides(make_notebook(asked, answer), Plan({}), {})
     assert before.text.endswith(slides.cover_pictures([PICTURE], "0%")[0])  # a cover hides the whole picture
 
 
@@ -420,7 +419,7 @@ def count_words(text):
 @pytest.mark.parametrize("number", list_lessons())
 def test_slides_of_every_lesson_are_readable(number):
     file = find_lesson(number)
-    plan = parse_plan(int(number), (file.parent / "README.md").read_text(encoding="utf-8"))
+    plan = read_plan(int(number))
     assert 4 < len(plan.minutes) < 20 and sum(plan.minutes.values()) > 40 and len(plan.questions) >= 1
     found, _ = slides.share_players(make_slides(json.loads(file.read_text(encoding="utf-8")), plan, {}))
     titles = [slide.text.partition("\n")[0] for slide in found]
@@ -461,18 +460,3 @@ def problems_of_slide(whole):
         if not re.search('class="(bar|box|.*square)"', drawing):
             problems.append("`drawn` draws nothing: `where` must match printed numbers")
     return problems
-
-
-def test_read_guesses_finds_two_per_prediction():
-    page = find_lesson("1").parent / "guide" / "guesses.md"
-    found = read_guesses(page)
-    lessons = re.findall(r"^## Lesson (\d+)", page.read_text(encoding="utf-8"), flags=re.M)
-    assert len(lessons) > 5 and found.keys() == {id for number in lessons for id in answers(int(number))}
-    for text in found.values():
-        complete = re.findall(r"guess: .+? — shows: .+? — ask: .+\?$", text, flags=re.M)
-        assert len(complete) == text.count("guess:") == 2
-
-
-def test_read_guesses_without_a_page_is_empty():
-    page = find_lesson("1").parent / "guide" / "guesses.md"
-    assert read_guesses(page.with_name("none.md")) == {}

@@ -6,8 +6,9 @@ import re
 from scaffolds.files import CannotCreate, filled, print_steps, read, replaced_once, write_all
 from scaffolds.sections import EXERCISES, SUMMARY, lesson_path, section_number, source_of, titles_of
 
-PLAN = "notebooks/README.md"
-GUESSES = "notebooks/guide/guesses.md"
+PAGE = "notebooks/README.md"
+PLAN = "npformer/lessons/plan.toml"
+GUESSES = "npformer/lessons/guesses.toml"
 BANK = "npformer/exercises/bank"
 MINUTES = 5  # the minutes that the lesson plan gives to a new section
 
@@ -15,8 +16,16 @@ HEADING = "## <section> <title>\n\nMISSING: write the text of this section."
 QUESTION = "**Predict.** MISSING: write the question."
 CODE = '# MISSING: compute what the question asks for\nreveal("<id>")'
 ANSWER = "\n## <id>\n\nMISSING: write the answer.\n"
-TWO_GUESSES = """- **<id>** guess: MISSING: a wrong guess. — shows: The student thinks … — ask: a question?
-- **<id>** guess: MISSING: another wrong guess. — shows: The student thinks … — ask: a question?
+TWO_GUESSES = """
+[["<id>"]]
+guess = "MISSING: a wrong guess."
+shows = "The student thinks …"
+ask = "a question?"
+
+[["<id>"]]
+guess = "MISSING: another wrong guess."
+shows = "The student thinks …"
+ask = "a question?"
 """
 
 
@@ -94,21 +103,18 @@ def steps_for_text_before(notebook, lesson, number):
 
 
 def with_guesses(text, lesson, answer):
-    """Return the text of guesses.md with two more guesses at the end of the lesson's part."""
-    heading = f"## Lesson {lesson}\n"
-    if heading not in text:
-        raise CannotCreate(f"{GUESSES} has no heading {heading.strip()!r}")
-    before, _, after = text.partition(heading)
-    part, next_heading, rest = after.partition("\n## Lesson ")
-    return f"{before}{heading}{part.rstrip()}\n{filled(TWO_GUESSES, id=answer)}{next_heading}{rest}"
+    """Return the text of guesses.toml with two more guesses, before the guesses of the next lesson."""
+    new = filled(TWO_GUESSES, id=answer)
+    before, next_lesson, after = text.partition(f'\n[["{lesson + 1}.1a"]]\n')
+    return before.rstrip() + "\n" + new + next_lesson + after
 
 
 def with_minutes(text, lesson, number):
-    """Return the text of the lesson plan with the minutes of the new section."""
-    previous = re.search(rf"^\| {lesson:02} \| .*{lesson}\.{number - 1} \*\*\d+\*\*", text, re.MULTILINE)
+    """Return the text of plan.toml with the minutes of the new section."""
+    previous = re.search(rf'^"{lesson}\.{number - 1}" = \d+$', text, re.MULTILINE)
     if not previous:
         raise CannotCreate(f"{PLAN} has no minutes of section {lesson}.{number - 1}")
-    return replaced_once(text, previous[0], f"{previous[0]} · {lesson}.{number} **{MINUTES}**", PLAN)
+    return replaced_once(text, previous[0], f'{previous[0]}\n"{lesson}.{number}" = {MINUTES}', PLAN)
 
 
 def with_new_number_of_exercises(text, lesson, number):
@@ -146,7 +152,9 @@ def create_section(section, title):
         f"Replace every mark in these files. The lesson's exercises are section {lesson}.{number + 1} now.",
         *steps_for_text_before(old_notebook, lesson, number),
         f"The plan gives the section {MINUTES} minutes. "
-        f"Change the lesson's sum in its first cell, in {PLAN} and in README.md.",
+        f"Change the lesson's sum in its first cell, in {PAGE} and in README.md.",
+        "`NPFORMER_REWRITE=1 uv run pytest tests/test_lesson_plan.py` writes the minutes and the guesses "
+        "into their pages.",
         f"`NPFORMER_REWRITE=1 uv run pytest tests/test_notebooks.py -k {lesson:02}_` writes the outputs.",
         "A slide has at most 40 words, and two of three slides have a picture. Under `npformer` in the "
         "metadata of a cell, write `answer` or `stage` (a shorter answer or text for the slide), "
