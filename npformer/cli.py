@@ -412,7 +412,7 @@ def _add_variant_options(quiz: argparse.ArgumentParser) -> None:
     """Add the options that choose the numbers and the points."""
     quiz.add_argument(
         "--variants",
-        help="the largest number of variants of an exercise (default: 30)",
+        help="the maximum number of variants per exercise (default: 30)",
         metavar="N",
         type=int,
         default=30,

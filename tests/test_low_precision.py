@@ -300,6 +300,67 @@ def test_low_precision_reports_kinks():
     assert report.rows[0].note == "1 of 12 at a kink"
 
 
+def product_kernel(dtype, factor=1.0):
+    """Return forward and backward of x W. They compute in float32, also for arguments in float64."""
+
+    def forward(x, W):
+        return (wide(x) @ wide(W)).astype(x.dtype), (x, W)
+
+    def backward(dy, cache):
+        x, W, dy = (wide(a) for a in (*cache, dy))
+        return (factor * dy @ W.T).astype(dtype), (factor * x.T @ dy).astype(dtype)
+
+    return forward, backward
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+@pytest.mark.parametrize("directions", [None, 2])
+def test_forward_in_float32_is_no_reference_for_itself(factor, directions):
+    """Neither a correct nor a wrong gradient is judged, and the note says what to do."""
+    x, W = array(4, 6).astype(BF16), array(6, 3, seed=1).astype(BF16)
+    forward, backward = product_kernel(BF16, factor)
+    report = npf.gradcheck(forward, backward, x, W, directions=directions)
+    assert [row.verdict for row in report.rows] == ["unsure", "unsure"]
+    for row in report.rows:
+        assert row.note.startswith("forward rounds to lower precision") and "pass reference=" in row.note
+    assert "rounding" not in str(report).partition("leaf")[0], "no number is known"
+    exact = npf.gradcheck(forward, backward, x, W, directions=directions, reference=lambda x, W: x @ W)
+    assert bool(exact) == (factor == 1.0) and not math.isnan(exact.precision.hidden)
+
+
+def test_noisy_reference_is_named():
+    x, W = array(4, 6).astype(BF16), array(6, 3, seed=1).astype(BF16)
+    reference = lambda x, W: (wide(x) @ wide(W)).astype(float)  # noqa: E731
+    report = npf.gradcheck(*product_kernel(BF16), x, W, reference=reference)
+    assert [row.verdict for row in report.rows] == ["unsure", "unsure"]
+    assert all(row.note.startswith("the reference is noisy") for row in report.rows)
+
+
+def test_reference_that_is_a_staircase_is_named():
+    """The gradient of a straight-through estimator is not the slope of its staircase."""
+    x = (array(5) + 0.1).astype(BF16)
+    kernel = (lambda x: (np.round(2 * wide(x)).astype(BF16), ()), lambda dy, _: (2 * wide(dy)).astype(BF16))
+    (row,) = npf.gradcheck(*kernel, x, reference=lambda x: np.round(2 * x)).rows
+    assert row.verdict == "unsure"
+    assert row.note.startswith("the reference is a staircase with steps of 1;")
+
+
+def test_reference_may_fail_far_from_the_arguments():
+    """The noise of a reference is measured only where the reference has a value."""
+
+    def reference(x):
+        if abs(x).max() > 1.6:
+            raise ArithmeticError("out of range")
+        return (wide(x) ** 2).astype(float)
+
+    x = np.linspace(0.5, 1.5, 6).astype(BF16)
+    square = (lambda x: ((wide(x) ** 2).astype(BF16), x), lambda dy, x: (wide(dy) * wide(x)).astype(BF16))
+    (row,) = npf.gradcheck(*square, x, reference=reference).rows
+    assert row.verdict == "unsure" and row.note.startswith("the reference is noisy")
+    (row,) = npf.gradcheck(*square, x, reference=lambda x: x * x).rows
+    assert row.verdict == "fail" and "1/2" in row.note
+
+
 def test_low_precision_mask_of_zeros_passes():
     """The derivative of 0 x is 0, and so is the gradient in low precision: nothing is divided by zero."""
     report = npf.gradcheck(lambda x: (0 * x, None), lambda dy, _: 0 * dy, array(5).astype(F16))

@@ -193,6 +193,25 @@ def to_float64(tree: Any) -> Any:
     return map_nested_leaves(convert, tree)
 
 
+class ReferenceCalls:
+    """The calls of a kernel's reference at the given arguments, to measure its noise."""
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+        self.args = to_float64(kernel.args)
+        self.output = kernel.call_reference(self.args)
+        self.eps = float(np.finfo(float).eps)
+        self.step_rng = np.random.default_rng(0)
+
+    def compute_output(self, keys: Keys, x: Floats) -> Floats:
+        """Return the output after replacing the array at `keys` by x; NaN if there is no valid output."""
+        moved = replace_nested_leaf(self.args, keys, lambda old: convert_like(old, x))
+        try:
+            return self.kernel.call_reference(moved)
+        except Exception:  # The user's function may raise any exception, because x is far from the arguments.
+            return np.full(self.output.shape, math.nan)
+
+
 # The derivative of the reference
 
 

@@ -24,9 +24,18 @@ import numpy as np
 from npformer.arrays import to_host
 from npformer.gradcheck.finite_differences import Floats
 from npformer.gradcheck.function_calls import Keys, Leaf, iter_arrays, name_of_dtype
-from npformer.gradcheck.kernels import DTYPES, Kernel, Point, differentiate, to_float64
+from npformer.gradcheck.kernels import (
+    DTYPES,
+    STEP,
+    Kernel,
+    Point,
+    ReferenceCalls,
+    differentiate,
+    to_float64,
+)
 from npformer.gradcheck.leaf_comparison import make_failing_row
-from npformer.gradcheck.notes import describe_relation
+from npformer.gradcheck.noise import measure_noise
+from npformer.gradcheck.notes import describe_noise_of_reference, describe_relation
 from npformer.gradcheck.relations import (
     DETECTORS,
     Array,
@@ -131,10 +140,16 @@ def check_low_precision(kernel: Kernel, directions: int | None) -> GradientRepor
         else:
             errors_of[comparison] = compute_errors(kernel, comparison, near, comparison.columns)
     arrays = collect_arrays(kernel, errors_of)
+    judged = []  # the errors of the gradients that have a verdict
     for comparison, errors in errors_of.items():
-        rows.append(decide_row(kernel, comparison, errors, arrays))
+        row = decide_row(kernel, comparison, errors, arrays)
+        if row.verdict != "pass" or measure_scatter(errors) > NOISY:
+            row = explain_by_noise(kernel, comparison, row)
+        if row.verdict != "unsure":
+            judged.append(errors)
+        rows.append(row)
     rows += [make_failing_row(fault.path, [fault.text]) for fault in kernel.faults]
-    precision = describe_precision(kernel, list(errors_of.values()))
+    precision = describe_precision(kernel, judged)
     return GradientReport(tuple(rows), LIMIT, describe_directions(comparisons), precision)
 
 
@@ -262,6 +277,21 @@ def decide_row(
     return make_row(comparison, errors, systematic, verdict, parts)
 
 
+def explain_by_noise(kernel: Kernel, comparison: Comparison, row: GradientRow) -> GradientRow:
+    """Return the row with the verdict "unsure" if its reference is too noisy for any verdict.
+
+    A reference that rounds to float32 inside is noisy. Its differences over the step STEP, divided by STEP,
+    have a much larger error.
+    """
+    noise = measure_noise(ReferenceCalls(kernel), comparison.leaf)
+    error = noise.level / STEP  # of a difference quotient, relative
+    is_accurate = noise.height == 0 and error <= find_unit(kernel)
+    if is_accurate:
+        return row
+    note = describe_noise_of_reference(noise, is_forward=kernel.reference is None)
+    return row._replace(verdict="unsure", note=note, systematic=math.nan)
+
+
 def measure_systematic(kernel: Kernel, comparison: Comparison, errors: Errors) -> Floats:
     """Return the systematic error of each column. An error at near points must remain at far points.
 
@@ -348,10 +378,15 @@ def round_factor(value: float, noise: float) -> Factor:
     return Factor(float(f"{value:.{digits}g}"), None, is_root=False)
 
 
+def measure_scatter(errors: Errors) -> float:
+    """Return the median scatter over all columns, in rounding units. Returns 0 if there are no columns."""
+    return float(np.nanmedian(errors.scatter / errors.rounding)) if errors.scatter.size else 0.0
+
+
 def describe_scatter(errors: Errors) -> list[str]:
     """Return words for what is legitimate but worth knowing: a large scatter, or a bias towards zero."""
     parts = []
-    scatter = float(np.nanmedian(errors.scatter / errors.rounding)) if errors.scatter.size else 0.0
+    scatter = measure_scatter(errors)
     if scatter > NOISY:
         parts.append(
             f"noisy: the error scatters by {scatter:.2g} rounding units; "
@@ -412,13 +447,13 @@ def describe_directions(comparisons: Sequence[Comparison]) -> str:
     return f"{count} random directions for {names}: a mistake in a few entries may not be found"
 
 
-def describe_precision(kernel: Kernel, every: Sequence[Errors]) -> Precision:
+def describe_precision(kernel: Kernel, judged: Sequence[Errors]) -> Precision:
     """Describe the precision of the check: dtype, points, calls, and which mistakes it cannot see."""
     unit = find_unit(kernel)
     (dtype,) = [name for name, value in UNITS.items() if value == unit]
     shares = []
-    for errors in every:
+    for errors in judged:
         share = LIMIT * (errors.rounding + errors.scatter) / abs(errors.true)
         shares += share[np.isfinite(share)].tolist()
-    hidden = float(np.median(shares)) if shares else 0.0
+    hidden = float(np.median(shares)) if shares else math.nan
     return Precision(dtype, unit, POINTS, hidden, kernel.n_calls, kernel.n_reference_calls)

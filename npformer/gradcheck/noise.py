@@ -7,13 +7,13 @@ for short steps. The noise is measured only if a gradient does not pass.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from npformer.arrays import to_host
 from npformer.gradcheck.finite_differences import Floats
-from npformer.gradcheck.function_calls import Calls, Leaf
+from npformer.gradcheck.function_calls import Keys, Leaf
 from npformer.gradcheck.relations import max_abs, root_mean_square
 
 Evaluate = Callable[[float], Floats]  # returns the output after a step along the line
@@ -59,6 +59,17 @@ MOST_CHANGED = 1 / 8  # the share of the output's entries that may change for a 
 LARGEST_ROUNDING = 2.0**-4
 
 
+class Function(Protocol):
+    """A function of arrays whose noise is measured: `Calls` or `ReferenceCalls`."""
+
+    output: Floats  # at the given arguments
+    eps: float  # of the output's dtype
+    step_rng: np.random.Generator
+
+    def compute_output(self, keys: Keys, x: Floats) -> Floats:
+        """Return the output after replacing the array at `keys` by x."""
+
+
 class Noise(NamedTuple):
     """The random changes of forward's output when one array of the arguments moves."""
 
@@ -68,7 +79,7 @@ class Noise(NamedTuple):
 
 
 @np.errstate(all="ignore")
-def measure_noise(calls: Calls, leaf: Leaf) -> Noise:
+def measure_noise(calls: Function, leaf: Leaf) -> Noise:
     """Measure the noise of forward when one array moves along a random direction."""
     if leaf.x is None:
         return Noise()
@@ -94,7 +105,7 @@ def measure_noise(calls: Calls, leaf: Leaf) -> Noise:
     return Noise(level / (max(magnitude, change) or 1.0), level / (magnitude or 1.0), height)
 
 
-def _is_smooth_nearby(calls: Calls, evaluate: Evaluate) -> bool:
+def _is_smooth_nearby(calls: Function, evaluate: Evaluate) -> bool:
     """Return whether a few steps show no noise. Then the longer measurement is not needed.
 
     The difference quotients of a smooth function agree for all short steps, and are not all 0. They nearly
@@ -114,14 +125,14 @@ def _is_smooth_nearby(calls: Calls, evaluate: Evaluate) -> bool:
     return max_abs(last) > 0 and agrees_nearby and agrees_farther
 
 
-def _find_visible_difference(calls: Calls, evaluate: Evaluate) -> float:
+def _find_visible_difference(calls: Function, evaluate: Evaluate) -> float:
     """Return the second difference that the rounding errors of output and moved input cannot explain."""
     shortest_change = max_abs(evaluate(SHORTEST) - calls.output)
     rounding_of_input = shortest_change * calls.eps / SHORTEST
     return VISIBLE * max(calls.eps * max_abs(calls.output), rounding_of_input)
 
 
-def _list_second_differences(calls: Calls, evaluate: Evaluate) -> list[tuple[float, float]]:
+def _list_second_differences(calls: Function, evaluate: Evaluate) -> list[tuple[float, float]]:
     """Return a pair of second differences of the output for each of several growing steps.
 
     The two numbers of a pair belong to two spacings of the points. The list begins with the first pair that

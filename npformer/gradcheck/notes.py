@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from npformer.gradcheck.finite_differences import Reason
-from npformer.gradcheck.noise import Noise
+from npformer.gradcheck.noise import LARGEST_ROUNDING, Noise
 from npformer.gradcheck.relations import Factor, Origin, Relation, is_number
 
 OPTIONAL: dict[str, tuple[str, ...]] = {  # for each kind: the parameters that a note may leave out
@@ -162,6 +162,16 @@ def describe_noise(noise: Noise) -> str:
     if noise.height > 0:
         return templates["staircase"].format(height=noise.height)
     return templates["rounding"].format(level=noise.level)
+
+
+def describe_noise_of_reference(noise: Noise, is_forward: bool) -> str:
+    """Describe the noise of a reference. `is_forward` says that forward is its own reference."""
+    templates = load_templates("reasons.toml")["noise_of_reference"]
+    if noise.height > 0 and noise.level > LARGEST_ROUNDING:
+        template = templates["staircase"]
+    else:  # A rounded function is a staircase too, with very low steps.
+        template = templates["forward" if is_forward else "reference"]
+    return template.format(height=noise.height, level=noise.level)
 
 
 def describe_count(count: int, size: int) -> str:

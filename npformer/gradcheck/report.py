@@ -88,7 +88,7 @@ class Precision(NamedTuple):
         The number of points at which the gradients were compared.
     hidden : float
         A mistake below this share of an entry cannot be distinguished from rounding. This is the median over
-        all entries.
+        all entries, and NaN if no entry could be compared.
     calls : int
         The number of calls of forward. Backward was called as often.
     reference_calls : int
@@ -176,20 +176,30 @@ def _summarize(report: GradientReport) -> str:
         summary = f"{_count_verdicts(failures, len(rows))}; {_describe_worst(failures)}"
     else:
         summary = f"all {len(rows)} passed"
-    precision = report.precision
-    lines = [f"gradient check: {summary} (tolerance {report.tolerance:g})"]
-    if precision:
-        worst = max((row.systematic for row in rows if row.systematic == row.systematic), default=0.0)
-        lines = [
-            f"gradient check in {precision.dtype}: {summary}; the largest systematic error is "
-            f"{worst:.2g} rounding units (at most {report.tolerance:g} passes)",
-            f"{precision.points} points, {precision.calls} calls of forward and of backward, "
-            f"{precision.reference_calls} calls of the reference; "
-            f"a mistake below {100 * precision.hidden:.2g} % of an entry cannot be told from rounding",
-        ]
+    if report.precision:
+        lines = _summarize_precision(report.precision, report, summary)
+    else:
+        lines = [f"gradient check: {summary} (tolerance {report.tolerance:g})"]
     if report.sampled:
         lines.append(report.sampled)
     return "\n".join(lines)
+
+
+def _summarize_precision(precision: Precision, report: GradientReport, summary: str) -> list[str]:
+    """Return the first two lines of a table in low precision. Numbers that are not known are left out."""
+    first = f"gradient check in {precision.dtype}: {summary}"
+    known = [row.systematic for row in report.rows if not math.isnan(row.systematic)]
+    if known:
+        first += f"; the largest systematic error is {max(known):.2g} rounding units"
+        first += f" (at most {report.tolerance:g} passes)"
+    second = (
+        f"{precision.points} points, {precision.calls} calls of forward and of backward, "
+        f"{precision.reference_calls} calls of the reference"
+    )
+    if not math.isnan(precision.hidden):
+        share = f"{100 * precision.hidden:.2g} %"
+        second += f"; a mistake below {share} of an entry cannot be told from rounding"
+    return [first, second]
 
 
 def _count_verdicts(rows: Sequence[GradientRow], total: int) -> str:
