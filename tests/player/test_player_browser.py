@@ -93,6 +93,7 @@ def as_given(value):
     return f"{value:g}".replace("-", "−").replace("inf", "∞")
 
 
+LEVEL = "document.body.dataset.level"
 EVERY_STEP = """(async () => {
   const errors = [], shown = [];
   addEventListener("error", event => errors.push(event.message));
@@ -741,6 +742,44 @@ def test_story_goes_into_a_cell_and_out_again(opened):
     assert lit == sorted(lit) and lit[-1] == page.locator(".tile").count()
     assert "A row times a column, added up: one number." in told and "that is training" in told[-1]
     assert not page.evaluate("document.body.classList.contains('telling')")
+
+
+def test_story_is_paused_and_continued(opened):
+    """While the story is paused, no picture lights up. It goes on with the rest of the time."""
+    page = opened(reduced_motion="reduce")
+    page.clock.install(time=0)
+    page.clock.pause_at(60_000)  # in milliseconds; from now on, time passes only in `run_for`
+    lit = "document.querySelectorAll('.tile.lit').length"
+    press(page, "Space")
+    page.clock.run_for(2 * 850 + 400)
+    before = page.evaluate(lit)
+    press(page, "p")
+    page.clock.run_for(60_000)
+    assert page.evaluate(lit) == before and page.evaluate("document.body.classList.contains('held')")
+    press(page, "p")
+    page.clock.run_for(400)
+    assert page.evaluate(lit) == before, "850 - 400 ms are left"
+    page.clock.run_for(100)
+    assert page.evaluate(lit) > before
+    press(page, "p", "Space")
+    assert not page.evaluate("document.body.classList.contains('held')"), "another key ends the story"
+    press(page, "Space")
+    page.clock.run_for(60_000)
+    assert page.evaluate(lit) == page.locator(".tile").count()
+
+
+def test_story_pauses_its_motion(opened):
+    page = opened()
+    press(page, "Space")
+    page.locator(".mover >> nth=0").wait_for(state="attached")
+    press(page, "p")
+    page.wait_for_function("() => document.getAnimations().every(motion => motion.playState == 'paused')")
+    paused, level = page.evaluate("document.getAnimations()[0].currentTime"), page.evaluate(LEVEL)
+    page.wait_for_timeout(1500)
+    assert page.evaluate("document.getAnimations()[0].currentTime") == paused
+    assert page.evaluate(LEVEL) == level
+    press(page, "p")
+    page.wait_for_function(f"() => {LEVEL} == 'block'")
 
 
 @pytest.mark.parametrize("key", ["z", "ArrowRight", "-"])

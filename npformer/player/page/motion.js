@@ -34,12 +34,13 @@ export function endMotion() {
   end();
 }
 
-export function pauseMotion() {
-  const { animations } = playing, isPaused = animations[0]?.playState === "paused";
+export const isPaused = () => playing.animations[0]?.playState === "paused";
+
+export function setPaused(pauses) {
   playing.stop = Infinity;
-  for (const animation of animations) {
-    if (isPaused) animation.play();
-    else animation.pause();
+  for (const animation of playing.animations) {
+    if (pauses) animation.pause();
+    else animation.play();
   }
 }
 

@@ -19,8 +19,21 @@ export const upTo = length => [...Array(length).keys()];
 export const drawn = (length, draw) => upTo(length).map(draw).join("");
 
 // Delay a call, and cancel an earlier one with the same name: fast key presses do not wait for it.
-const waiting = {};
+const waiting = {}; // {name: { act, timer, due, left }}; `left` is the remaining time of a call that is held
 export function later(what, milliseconds, act) {
-  clearTimeout(waiting[what]);
-  waiting[what] = setTimeout(act, milliseconds);
+  clearTimeout(waiting[what]?.timer);
+  waiting[what] = { act, timer: setTimeout(act, milliseconds), due: performance.now() + milliseconds };
+}
+
+// Stop the clock of a delayed call.
+export function hold(what) {
+  const call = waiting[what];
+  clearTimeout(call.timer);
+  call.left = Math.max(call.due - performance.now(), 0);
+}
+
+// Let a call that is held wait for the rest of its time.
+export function proceed(what) {
+  const { act, left } = waiting[what];
+  later(what, left, act);
 }

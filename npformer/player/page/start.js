@@ -2,7 +2,6 @@
 
 import { conveyor } from "./belt.js";
 import { closer, farther, redraw, setLevel } from "./levels.js";
-import { pauseMotion } from "./motion.js";
 import { begin, choose, chooseRounding, drawName, edit, reset, touch } from "./numbers.js";
 import { openTraining, train, useSentence } from "./numbers.js";
 import { between, button, page } from "./page.js";
@@ -10,7 +9,7 @@ import { addressed, go, goBack, goToCell, goToEnd, goToStation, open } from "./p
 import { move, moveStation, moveStep, present } from "./places.js";
 import { isHidden, lay, numberOf, show, state, stepNamed } from "./state.js";
 import { answer, drawCell, drawStep, fit, peek, reveal } from "./step.js";
-import { endStory, tell } from "./story.js";
+import { endStory, pause, tell } from "./story.js";
 import { nextMoment } from "./travel.js";
 import { read } from "./words.js";
 import { compare, showYours } from "./yours.js";
@@ -37,7 +36,7 @@ const KEYS = [
   ["show", "closer", "+", "[+] closer: the station, the product, the cell", closer],
   ["show", "story", " ", "[story ␣]: the whole block, told in less than a minute", tell],
   ["more", "motion", "m", "[motion M]: whether views and numbers move", () => turn("motion")],
-  ["more", "pause", "p", "[pause P]: pause or continue the motion", pauseMotion],
+  ["more", "pause", "p", "[pause P]: pause or continue the motion and the story", pause],
   ["more", "moment", "n", "[moment N]: one moment of the motion of this cell", nextMoment],
   ["show", "onStage", "f", "[stage F]: full screen, without buttons", () => setStage(!show.onStage)],
   ["training", "one", "t", "[1 step T]: one training step", () => train(1)],

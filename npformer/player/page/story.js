@@ -2,8 +2,8 @@
 
 import { gradientNamed, told } from "./far.js";
 import { setLevel } from "./levels.js";
-import { isPlaying } from "./motion.js";
-import { later, page } from "./page.js";
+import { isPaused, isPlaying, setPaused } from "./motion.js";
+import { hold, later, page, proceed } from "./page.js";
 import { numberOf, state, stepNamed } from "./state.js";
 import { drawStep } from "./step.js";
 import { travel } from "./travel.js";
@@ -47,7 +47,16 @@ function story() {
 export const isTelling = () => page.root.classList.contains("telling");
 
 export function endStory() {
-  page.root.classList.remove("telling");
+  page.root.classList.remove("telling", "held");
+}
+
+/** Pause or continue the motion, and the story if it is told. */
+export function pause() {
+  if (!isTelling()) return setPaused(!isPaused());
+  const pauses = page.root.classList.toggle("held");
+  if (pauses) hold("telling");
+  else proceed("telling");
+  setPaused(pauses);
 }
 
 const CLOSE = { // the steps where the story goes to one cell: the cell, and the text there
