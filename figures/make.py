@@ -314,9 +314,9 @@ def trained(name: str) -> Any:
 
 def growth() -> Figure:
     """The time of one forward and backward pass, measured and predicted from the multiplications. Three
-    panels. With more positions, the time rises more and more steeply. With more hidden units, it is flat
-    at first and then rises. With more blocks, it rises in a straight line. The measured times are above the
-    predicted ones."""
+    panels. With more positions, the time rises more and more steeply. With more hidden units, the time is
+    flat at first and then rises. With more blocks, the time rises in a straight line. The measured times are
+    above the predicted times."""
     data = json.loads((FOLDER / "data" / "growth.json").read_text(encoding="utf-8"))
     names = {"n": "positions n", "d_ff": "hidden units d_ff", "n_layers": "blocks"}
     panels = {}

@@ -67,8 +67,8 @@ check("pe.table", pe_table, level=2)"""
 
 
 def one_page(page: Any, scratch: Path) -> None:
-    """Layer norm and attention on the one page: the forward pass is on the left, and each gradient is on
-    the right, next to the forward line whose gradient it computes"""
+    """Layer norm and attention on the one page: the forward pass is on the left; each line of the backward
+    pass is on the right, next to its forward line"""
     page.goto((SITE / "_static" / "one_page.html").as_uri())
     page.set_viewport_size({"width": 1400, "height": 728})
     pair = page.locator("section.pair", has_text="def layer_norm")
@@ -85,8 +85,8 @@ def player(page: Any, scratch: Path) -> None:
 
 
 def player_moves(page: Any, scratch: Path) -> Iterator[bytes]:
-    """The player flies from the whole block into the feed-forward network. There, a row and a column travel
-    together, turn into products and become one number. Then it flies out again"""
+    """The view moves from the whole block into the feed-forward network. There, a row and a column move
+    together, turn into products and become one number. Then the view moves out again"""
     page.goto(play(at="ffn.z,8").save(scratch / "player.html").as_uri())
     page.keyboard.press("z")
     _end_motion(page)
