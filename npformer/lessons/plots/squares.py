@@ -10,6 +10,7 @@ from npformer.backend import Array
 from npformer.lessons.plots.colours import INK, POSITION, SIGNED_MAP, WEIGHT_MAP
 from npformer.lessons.plots.style import describe, in_style, is_for_slides, make_panels, new_figure
 from npformer.lessons.plots.words import (
+    LEAST,
     format_value,
     large_table_in_words,
     panels_in_words,
@@ -313,11 +314,10 @@ def attention_weights(weights: Array, tokens: Sequence[str], *, title: str = "")
     return describe(figure, sentence(title, weights_in_words(weights, tokens)))
 
 
-LEAST = 0.05  # smaller weights in large tables are shown only as colours
-
-
 @in_style
-def attention_heads(weights: Mapping[str, Array], tokens: Sequence[str], *, across: int = 2) -> "Figure":
+def attention_heads(
+    weights: Mapping[str, Array], tokens: Sequence[str], *, across: int = 2, asked: str = ""
+) -> "Figure":
     """Draw the attention weights of several heads for one sentence, in one colour scale.
 
     Weights below 0.05 have a colour, but no number.
@@ -330,6 +330,8 @@ def attention_heads(weights: Mapping[str, Array], tokens: Sequence[str], *, acro
     tokens : sequence of str
     across : int
         The number of heads in a row.
+    asked : str
+        A token. The alternative text describes its whole row.
 
     Returns
     -------
@@ -353,7 +355,7 @@ def attention_heads(weights: Mapping[str, Array], tokens: Sequence[str], *, acro
         axes.set_xticks(range(len(tokens)), tokens, rotation=45, ha="right", rotation_mode="anchor")
     figure.supxlabel("the token looked at")
     figure.supylabel("the token that looks")
-    text = panels_in_words(weights, lambda values: weights_in_words(values, tokens))
+    text = panels_in_words(weights, lambda values: weights_in_words(values, tokens, asked))
     return describe(figure, text)
 
 

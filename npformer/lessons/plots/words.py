@@ -82,15 +82,19 @@ def large_table_in_words(values: Array) -> str:
 
 
 STRONGEST = 4  # the number of rows whose largest weight is in the alternative text
+LEAST = 0.05  # smaller weights in large tables have a colour, but no number
 
 
-def weights_in_words(weights: Array, tokens: Sequence[str]) -> str:
+def weights_in_words(weights: Array, tokens: Sequence[str], asked: str = "") -> str:
     """Return the size of a table of attention weights, and the largest weight of a few rows.
 
-    If there are fewer rows than tokens, the rows belong to the last tokens.
+    If there are fewer rows than tokens, the rows belong to the last tokens. For the token `asked`, the text
+    has all weights that are not too small.
 
     >>> weights_in_words(np.array([[0.75, 0.25], [0.5, 0.5]]), ["hot", "dog"])
     '2 tokens look at 2; hot at hot 0.75, dog at hot 0.5'
+    >>> weights_in_words(np.array([[0.75, 0.25], [0.5, 0.5]]), ["hot", "dog"], asked="dog")
+    '2 tokens look at 2; hot at hot 0.75, dog at hot 0.5. The row of dog: hot 0.5, dog 0.5'
     """
     queries = tokens[len(tokens) - len(weights) :]
     best_key = np.argmax(weights, axis=1)
@@ -100,7 +104,12 @@ def weights_in_words(weights: Array, tokens: Sequence[str]) -> str:
         f"{queries[row]} at {tokens[best_key[row]]} {format_value(largest[row])}"
         for row in sorted(strongest_rows)
     ]
-    return f"{len(queries)} tokens look at {len(tokens)}; {', '.join(texts)}"
+    text = f"{len(queries)} tokens look at {len(tokens)}; {', '.join(texts)}"
+    if not asked:
+        return text
+    row = zip(tokens, weights[list(queries).index(asked)], strict=True)
+    parts = [f"{token} {format_value(weight)}" for token, weight in row if weight >= LEAST]
+    return f"{text}. The row of {asked}: {', '.join(parts)}"
 
 
 def line_in_words(name: str, x: Array, y: Array) -> str:
