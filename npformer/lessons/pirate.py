@@ -30,7 +30,7 @@ QUESTIONS = {
     "What is the capital of Japan?": "Tokyo",
     "What is the largest ocean?": "Pacific",
     "What is the color of grass?": "green",
-    "Who wrote Romeo and Juliet?": "Shakespeare",
+    "Who wrote the Odyssey?": "Homer",
     "What is the opposite of hot?": "cold",
     "How many days are in a week?": "seven 7",
     "Who painted the Mona Lisa?": "Leonardo",
@@ -103,11 +103,15 @@ def answer_loss(
     return float(loss), causal_lm_backward(cross_entropy_backward(1.0, loss_cache), cache)
 
 
-def ask(question: str, params: CausalLMParams, config: CausalLMConfig, tokenizer: Any) -> str:
-    """Return the most probable answer, with at most 16 tokens."""
-    prompt = np.array([to_prompt(question, tokenizer)])
+def ask(
+    question: str, params: CausalLMParams, config: CausalLMConfig, tokenizer: Any, *, opening: str = ""
+) -> str:
+    """Return the most probable answer that begins with the opening, and at most 16 more tokens."""
+    ids = to_prompt(question, tokenizer)
+    if opening:
+        ids += tokenizer.encode(opening)
+    prompt = np.array([ids])
     stop_id = tokenizer.stop_id
-    ids = generate(prompt, params, config, max_new_tokens=16, temperature=0, stop_id=stop_id)
-    answer = ids[0, prompt.shape[1] :].tolist()
-    text: str = tokenizer.decode(answer)
-    return text.partition("<|im_end|>")[0].strip()
+    generated = generate(prompt, params, config, max_new_tokens=16, temperature=0, stop_id=stop_id)
+    text: str = tokenizer.decode(generated[0, prompt.shape[1] :].tolist())
+    return (opening + text.partition("<|im_end|>")[0]).strip()
