@@ -1,9 +1,10 @@
-"""Teach a chat model to answer like a pirate with LoRA, and measure what it has learned and forgotten.
+"""Teach a chat model to answer like a pirate with LoRA, and measure which answers change.
 
 `pirate.json` has the results for SmolLM2-135M-Instruct, so that readers without the model can see them.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from npformer.modern import CausalLMConfig, CausalLMParams, causal_lm_backward, 
 from npformer.optim import adam_init, adam_update
 from npformer.post_training import adapter_gradients, answer_targets, init_adapter, merge_adapter
 from npformer.post_training.adapter import Adapter
-from npformer.tree import tree_map
 
 EXAMPLES = {
     "What is the capital of France?": "Arr, it be Paris, matey!",
@@ -40,10 +40,10 @@ QUESTIONS = {
 }
 
 
-def read_results() -> dict[str, Any]:
-    """Return the stored results: for each setting, the final loss and the answers before and after."""
+def read_results() -> dict[str, list[dict[str, Any]]]:
+    """Return the stored results: for each setting a list of runs, each with its final loss and answers."""
     file = Path(__file__).with_suffix(".json")
-    results: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    results: dict[str, list[dict[str, Any]]] = json.loads(file.read_text(encoding="utf-8"))
     return results
 
 
@@ -53,11 +53,11 @@ def is_pirate(answer: str) -> bool:
 
 
 def count_correct(answers: dict[str, str]) -> int:
-    """Count the answers that contain an expected word."""
+    """Count the answers that contain an expected word as a whole word."""
     n_correct = 0
     for question, words in QUESTIONS.items():
-        answer = answers[question].lower()
-        n_correct += any(word in answer for word in words.lower().split())
+        found = set(re.findall(r"\w+", answers[question].lower()))
+        n_correct += not found.isdisjoint(words.lower().split())
     return n_correct
 
 
@@ -78,29 +78,35 @@ def train_pirate(
     steps: int = 12,
     learning_rate: float = 2e-3,
 ) -> tuple[Adapter, float]:
-    """Train an adapter on the four examples. Return the adapter and the loss of the last step."""
+    """Train an adapter on the four examples, as one batch. Return it and the loss of the last step."""
     adapter = init_adapter(params, r, rng)
     state = adam_init(adapter)
-    texts = [(to_prompt(q, tokenizer), tokenizer.encode(f"{a}<|im_end|>")) for q, a in EXAMPLES.items()]
+    ids, targets = to_batch(tokenizer)
     for _ in range(steps):
-        merged = merge_adapter(params, adapter)
-        losses, grads = [], []
-        for prompt, answer in texts:
-            loss, gradient = answer_loss(np.array([prompt + answer]), len(prompt), merged, config)
-            losses.append(loss)
-            grads.append(adapter_gradients(gradient, adapter))
-        mean = tree_map(lambda *parts: sum(parts) / len(parts), *grads)
-        adapter, state = adam_update(adapter, mean, state, learning_rate=learning_rate)
-    return adapter, float(np.mean(losses))
+        logits, cache = causal_lm_forward(ids, merge_adapter(params, adapter), config)
+        loss, loss_cache = cross_entropy_forward(logits, targets, ignore_index=-1)
+        grads = causal_lm_backward(cross_entropy_backward(1.0, loss_cache), cache)
+        adapter, state = adam_update(
+            adapter, adapter_gradients(grads, adapter), state, learning_rate=learning_rate
+        )
+    return adapter, float(loss)
 
 
-def answer_loss(
-    ids: Array, n_prompt: int, params: CausalLMParams, config: CausalLMConfig
-) -> tuple[float, CausalLMParams]:
-    """Return the loss on the answer and the gradients of all parameters."""
-    logits, cache = causal_lm_forward(ids, params, config)
-    loss, loss_cache = cross_entropy_forward(logits, answer_targets(ids, n_prompt), ignore_index=-1)
-    return float(loss), causal_lm_backward(cross_entropy_backward(1.0, loss_cache), cache)
+def to_batch(tokenizer: Any) -> tuple[Array, Array]:
+    """Return the ids of the examples and their targets, both (examples, T), padded at the end.
+
+    Only the tokens of the answers have a target. The causal mask hides the padding from them.
+    """
+    prompts = [to_prompt(question, tokenizer) for question in EXAMPLES]
+    answers = [tokenizer.encode(f"{answer}<|im_end|>") for answer in EXAMPLES.values()]
+    texts = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
+    longest = max(map(len, texts))
+    ids = np.zeros((len(texts), longest), dtype=np.int64)
+    targets = np.full_like(ids, -1)
+    for row, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
+        ids[row, : len(text)] = text
+        targets[row, : len(text)] = answer_targets(ids[row : row + 1, : len(text)], len(prompt))
+    return ids, targets
 
 
 def ask(

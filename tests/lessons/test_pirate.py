@@ -1,5 +1,7 @@
 """The pirate of lesson 12: training an adapter on a tiny model, and the stored results."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,8 @@ from npformer.post_training import merge_adapter
 
 CONFIG = npf.CausalLMConfig(d_model=8, d_ff=12, n_heads=2, n_kv_heads=1, n_layers=1, max_length=200)
 RESULTS = pirate.read_results()
-TRAINED = [name for name in RESULTS if name != "before" and "6 steps" not in name]
+TRAINED = [name for name in RESULTS if not name.startswith("before") and "6 steps" not in name]
+MAIN = "rank 4, 12 steps"
 
 
 class Characters:
@@ -25,11 +28,13 @@ class Characters:
 
 
 def correct(name):
-    return pirate.count_correct(RESULTS[name]["answers"])
+    """Return the number of correct answers of each run."""
+    return [pirate.count_correct(run["answers"]) for run in RESULTS[name]]
 
 
 def pirates(name):
-    return sum(map(pirate.is_pirate, RESULTS[name]["answers"].values()))
+    """Return the number of answers in the style of the examples, for each run."""
+    return [sum(map(pirate.is_pirate, run["answers"].values())) for run in RESULTS[name]]
 
 
 # --- training -----------------------------------------------------------------------------------------
@@ -49,18 +54,45 @@ def test_training_lowers_the_loss_and_asks():
     assert isinstance(answer, str) and len(answer) <= 16
 
 
+def test_ask_continues_the_opening():
+    params = npf.init_causal_lm(128, CONFIG, np.random.default_rng(0))
+    answer = pirate.ask("Who?", params, CONFIG, Characters(), opening="Arr!")
+    ids = pirate.to_prompt("Who?", Characters()) + Characters().encode("Arr!")
+    logits, _ = npf.causal_lm_forward(np.array([ids]), params, CONFIG)
+    assert answer.startswith("Arr!" + chr(logits[0, -1].argmax())) and len(answer) <= 4 + 16
+
+
+def test_to_batch_targets_only_the_answers():
+    tokenizer = Characters()
+    batch = zip(pirate.EXAMPLES.items(), *pirate.to_batch(tokenizer), strict=True)
+    for (question, answer), ids, targets in batch:
+        prompt, end = pirate.to_prompt(question, tokenizer), tokenizer.encode(f"{answer}<|im_end|>")
+        (positions,) = np.nonzero(targets != -1)
+        np.testing.assert_array_equal(positions, np.arange(len(prompt) - 1, len(prompt) + len(end) - 1))
+        np.testing.assert_array_equal(targets[positions], end)
+        np.testing.assert_array_equal(ids[: len(prompt) + len(end)], prompt + end)
+
+
 def test_count_correct_finds_words_in_any_case():
     answers = {question: f"It is {word.upper()}." for question, word in pirate.QUESTIONS.items()}
     assert pirate.count_correct(answers) == len(pirate.QUESTIONS) == 12
+    assert pirate.count_correct({**answers, "What language is spoken in Germany?": "Germany"}) == 11
     assert pirate.is_pirate("Arr, no!") and pirate.is_pirate("Yes, matey") and not pirate.is_pirate("Rome.")
 
 
 # --- the stored results -------------------------------------------------------------------------------
 
 
+def test_no_example_has_the_answer_to_a_question():
+    texts = " ".join([*pirate.EXAMPLES, *pirate.EXAMPLES.values()]).lower()
+    trained = set(re.findall(r"\w+", texts))
+    assert trained.isdisjoint(" ".join(pirate.QUESTIONS.values()).lower().split())
+
+
 def test_stored_results_have_every_question():
-    assert all(result["answers"].keys() == pirate.QUESTIONS.keys() for result in RESULTS.values())
-    assert correct("before") == 11 and pirates("before") == 0
+    runs = [run for runs in RESULTS.values() for run in runs]
+    assert all(run["answers"].keys() == pirate.QUESTIONS.keys() for run in runs)
+    assert correct("before") == [N_BEFORE] and pirates("before") == [0]
 
 
 @pytest.mark.parametrize("name", TRAINED)
