@@ -16,6 +16,7 @@ from npformer.modern import CausalLMConfig, CausalLMParams, causal_lm_backward, 
 from npformer.optim import adam_init, adam_update
 from npformer.post_training import adapter_gradients, answer_targets, init_adapter, merge_adapter
 from npformer.post_training.adapter import Adapter
+from npformer.tree import tree_map
 
 EXAMPLES = {
     "What is the capital of France?": "Arr, it be Paris, matey!",
@@ -30,7 +31,6 @@ QUESTIONS = {
     "What is the capital of Japan?": "Tokyo",
     "What is the largest ocean?": "Pacific",
     "What is the color of grass?": "green",
-    "Who wrote the Odyssey?": "Homer",
     "What is the opposite of hot?": "cold",
     "How many days are in a week?": "seven 7",
     "Who painted the Mona Lisa?": "Leonardo",
@@ -78,35 +78,29 @@ def train_pirate(
     steps: int = 12,
     learning_rate: float = 2e-3,
 ) -> tuple[Adapter, float]:
-    """Train an adapter on the four examples, as one batch. Return it and the loss of the last step."""
+    """Train an adapter on the four examples. Return the adapter and the loss of the last step."""
     adapter = init_adapter(params, r, rng)
     state = adam_init(adapter)
-    ids, targets = to_batch(tokenizer)
+    texts = [(to_prompt(q, tokenizer), tokenizer.encode(f"{a}<|im_end|>")) for q, a in EXAMPLES.items()]
     for _ in range(steps):
-        logits, cache = causal_lm_forward(ids, merge_adapter(params, adapter), config)
-        loss, loss_cache = cross_entropy_forward(logits, targets, ignore_index=-1)
-        grads = causal_lm_backward(cross_entropy_backward(1.0, loss_cache), cache)
-        adapter, state = adam_update(
-            adapter, adapter_gradients(grads, adapter), state, learning_rate=learning_rate
-        )
-    return adapter, float(loss)
+        merged = merge_adapter(params, adapter)
+        losses, grads = [], []
+        for prompt, answer in texts:
+            loss, gradient = answer_loss(np.array([prompt + answer]), len(prompt), merged, config)
+            losses.append(loss)
+            grads.append(adapter_gradients(gradient, adapter))
+        mean = tree_map(lambda *parts: sum(parts) / len(parts), *grads)
+        adapter, state = adam_update(adapter, mean, state, learning_rate=learning_rate)
+    return adapter, float(np.mean(losses))
 
 
-def to_batch(tokenizer: Any) -> tuple[Array, Array]:
-    """Return the ids of the examples and their targets, both (examples, T), padded at the end.
-
-    Only the tokens of the answers have a target. The causal mask hides the padding from them.
-    """
-    prompts = [to_prompt(question, tokenizer) for question in EXAMPLES]
-    answers = [tokenizer.encode(f"{answer}<|im_end|>") for answer in EXAMPLES.values()]
-    texts = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
-    longest = max(map(len, texts))
-    ids = np.zeros((len(texts), longest), dtype=np.int64)
-    targets = np.full_like(ids, -1)
-    for row, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
-        ids[row, : len(text)] = text
-        targets[row, : len(text)] = answer_targets(ids[row : row + 1, : len(text)], len(prompt))
-    return ids, targets
+def answer_loss(
+    ids: Array, n_prompt: int, params: CausalLMParams, config: CausalLMConfig
+) -> tuple[float, CausalLMParams]:
+    """Return the loss on the answer and the gradients of all parameters."""
+    logits, cache = causal_lm_forward(ids, params, config)
+    loss, loss_cache = cross_entropy_forward(logits, answer_targets(ids, n_prompt), ignore_index=-1)
+    return float(loss), causal_lm_backward(cross_entropy_backward(1.0, loss_cache), cache)
 
 
 def ask(

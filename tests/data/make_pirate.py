@@ -1,6 +1,6 @@
 """Write npformer/lessons/pirate.json: the answers of SmolLM2-135M before and after LoRA, in several settings.
 
-Runs that are already in the file are kept; delete the file to make all of them again.
+Adds the runs that are missing in the file. To make all of them again, delete the file.
 
 uv run --extra pretrained --extra chat python tests/data/make_pirate.py      takes about half an hour
 """
@@ -43,24 +43,8 @@ def run(name, seed, chat_model):
         adapter, loss = pirate.train_pirate(params, config, tokenizer, rng, **settings)
         loss = round(loss, 3)
         params = merge_adapter(params, adapter)
-    return {"loss": loss, "answers": ask_all(params, config, tokenizer, opening)}
-
-
-def ask_all(params, config, tokenizer, opening):
-    """Return the answer to each question, as `pirate.ask` gives it. Prompts of one length are one batch."""
-    prompts = {q: pirate.to_prompt(q, tokenizer) for q in pirate.QUESTIONS}
-    if opening:
-        prompts = {q: ids + tokenizer.encode(opening) for q, ids in prompts.items()}
-    answers = {}
-    for length in set(map(len, prompts.values())):
-        questions = [q for q, ids in prompts.items() if len(ids) == length]
-        batch = np.array([prompts[q] for q in questions])
-        stop_id = tokenizer.stop_id
-        generated = npf.generate(batch, params, config, max_new_tokens=16, temperature=0, stop_id=stop_id)
-        for question, ids in zip(questions, generated[:, length:].tolist()):
-            text = tokenizer.decode(ids).partition("<|im_end|>")[0]
-            answers[question] = (opening + text).strip()
-    return {q: answers[q] for q in pirate.QUESTIONS}
+    answers = {q: pirate.ask(q, params, config, tokenizer, opening=opening) for q in pirate.QUESTIONS}
+    return {"loss": loss, "answers": answers}
 
 
 def main():

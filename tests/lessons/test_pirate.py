@@ -62,21 +62,10 @@ def test_ask_continues_the_opening():
     assert answer.startswith("Arr!" + chr(logits[0, -1].argmax())) and len(answer) <= 4 + 16
 
 
-def test_to_batch_targets_only_the_answers():
-    tokenizer = Characters()
-    batch = zip(pirate.EXAMPLES.items(), *pirate.to_batch(tokenizer), strict=True)
-    for (question, answer), ids, targets in batch:
-        prompt, end = pirate.to_prompt(question, tokenizer), tokenizer.encode(f"{answer}<|im_end|>")
-        (positions,) = np.nonzero(targets != -1)
-        np.testing.assert_array_equal(positions, np.arange(len(prompt) - 1, len(prompt) + len(end) - 1))
-        np.testing.assert_array_equal(targets[positions], end)
-        np.testing.assert_array_equal(ids[: len(prompt) + len(end)], prompt + end)
-
-
 def test_count_correct_finds_words_in_any_case():
     answers = {question: f"It is {word.upper()}." for question, word in pirate.QUESTIONS.items()}
-    assert pirate.count_correct(answers) == len(pirate.QUESTIONS) == 12
-    assert pirate.count_correct({**answers, "What language is spoken in Germany?": "Germany"}) == 11
+    assert pirate.count_correct(answers) == len(pirate.QUESTIONS) == 11
+    assert pirate.count_correct({**answers, "What language is spoken in Germany?": "Germany"}) == 10
     assert pirate.is_pirate("Arr, no!") and pirate.is_pirate("Yes, matey") and not pirate.is_pirate("Rome.")
 
 
@@ -92,29 +81,37 @@ def test_no_example_has_the_answer_to_a_question():
 def test_stored_results_have_every_question():
     runs = [run for runs in RESULTS.values() for run in runs]
     assert all(run["answers"].keys() == pirate.QUESTIONS.keys() for run in runs)
-    assert correct("before") == [N_BEFORE] and pirates("before") == [0]
+    assert correct("before") == [10] and pirates("before") == [0]
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_stored_pirate_speaks_and_has_forgotten(name):
-    assert pirates(name) == 12 and correct(name) <= 6
+def test_stored_pirate_speaks_and_is_mostly_wrong(name):
+    assert set(pirates(name)) == {11} and max(correct(name)) <= 5
+
+
+def test_opening_alone_makes_answers_wrong():
+    """The control: the model before the training, with the first words of a pirate."""
+    runs = RESULTS["before, with the opening"]
+    assert all(answer.startswith("Arr, it be") for answer in runs[0]["answers"].values())
+    assert correct("before, with the opening") == [5]
+    assert max(correct(MAIN)) <= 5
 
 
 def test_stored_pirate_kept_the_capitals():
     """No example had them."""
-    for name in ("rank 4, 12 steps", "rank 4, 12 steps, seed 1", "rank 4, 12 steps, seed 2"):
-        answers = RESULTS[name]["answers"]
+    for run in RESULTS[MAIN]:
+        answers = run["answers"]
         assert all(pirate.QUESTIONS[q] in answers[q] for q in pirate.QUESTIONS if "capital" in q)
 
 
 def test_answers_quote_the_stored_pirates():
     first, second = reveal("12.3a").text, reveal("12.3b").text
-    after = {correct(name) for name in RESULTS if name.startswith("rank 4, 12 steps") and "rate" not in name}
-    assert f"{correct('before')} of 12 answers contained the expected word, and afterwards 4 or 5" in first
-    assert after == {4, 5}
-    names = ("rank 4, 12 steps", "rank 4, 12 steps, seed 1", "rank 4, 12 steps, seed 2")
-    weeks = [RESULTS[name]["answers"]["How many days are in a week?"] for name in names]
+    (before,), after = correct("before"), correct(MAIN)
+    assert f"{before} of 11 answers contained the expected word" in first and set(after) == {4, 5}
+    assert f"the control has only {correct('before, with the opening')[0]} correct answers" in first
+    weeks = [run["answers"]["How many days are in a week?"] for run in RESULTS[MAIN]]
     assert ["four" in week for week in weeks] == [True, False, True]
-    assert f"{correct('rank 1, 12 steps')} of 12 answers are correct" in second
-    assert f"only {correct('rank 4, 6 steps')} answers are correct" in second
-    assert f"the loss is {RESULTS['rank 4, 12 steps, rate × 4']['loss']}" in second
+    assert f"only {correct('rank 4, 6 steps')[0]} answers are correct" in second
+    quick = "rank 4, 12 steps, rate × 4"
+    assert f"the loss is {RESULTS[quick][0]['loss']}" in second
+    assert f"only {correct(quick)[0]} other answers are correct" in second
