@@ -1,9 +1,10 @@
-"""Teach a chat model to answer like a pirate with LoRA, and measure what it has learned and forgotten.
+"""Teach a chat model to answer like a pirate with LoRA, and measure which answers change.
 
 `pirate.json` has the results for SmolLM2-135M-Instruct, so that readers without the model can see them.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ QUESTIONS = {
     "What is the capital of Japan?": "Tokyo",
     "What is the largest ocean?": "Pacific",
     "What is the color of grass?": "green",
-    "Who wrote Romeo and Juliet?": "Shakespeare",
     "What is the opposite of hot?": "cold",
     "How many days are in a week?": "seven 7",
     "Who painted the Mona Lisa?": "Leonardo",
@@ -40,10 +40,10 @@ QUESTIONS = {
 }
 
 
-def read_results() -> dict[str, Any]:
-    """Return the stored results: for each setting, the final loss and the answers before and after."""
+def read_results() -> dict[str, list[dict[str, Any]]]:
+    """Return the stored results: for each setting a list of runs, each with its final loss and answers."""
     file = Path(__file__).with_suffix(".json")
-    results: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    results: dict[str, list[dict[str, Any]]] = json.loads(file.read_text(encoding="utf-8"))
     return results
 
 
@@ -53,11 +53,11 @@ def is_pirate(answer: str) -> bool:
 
 
 def count_correct(answers: dict[str, str]) -> int:
-    """Count the answers that contain an expected word."""
+    """Count the answers that contain an expected word as a whole word."""
     n_correct = 0
     for question, words in QUESTIONS.items():
-        answer = answers[question].lower()
-        n_correct += any(word in answer for word in words.lower().split())
+        found = set(re.findall(r"\w+", answers[question].lower()))
+        n_correct += not found.isdisjoint(words.lower().split())
     return n_correct
 
 
@@ -103,11 +103,15 @@ def answer_loss(
     return float(loss), causal_lm_backward(cross_entropy_backward(1.0, loss_cache), cache)
 
 
-def ask(question: str, params: CausalLMParams, config: CausalLMConfig, tokenizer: Any) -> str:
-    """Return the most probable answer, with at most 16 tokens."""
-    prompt = np.array([to_prompt(question, tokenizer)])
+def ask(
+    question: str, params: CausalLMParams, config: CausalLMConfig, tokenizer: Any, *, opening: str = ""
+) -> str:
+    """Return the most probable answer that begins with the opening, and at most 16 more tokens."""
+    ids = to_prompt(question, tokenizer)
+    if opening:
+        ids += tokenizer.encode(opening)
+    prompt = np.array([ids])
     stop_id = tokenizer.stop_id
-    ids = generate(prompt, params, config, max_new_tokens=16, temperature=0, stop_id=stop_id)
-    answer = ids[0, prompt.shape[1] :].tolist()
-    text: str = tokenizer.decode(answer)
-    return text.partition("<|im_end|>")[0].strip()
+    generated = generate(prompt, params, config, max_new_tokens=16, temperature=0, stop_id=stop_id)
+    text: str = tokenizer.decode(generated[0, prompt.shape[1] :].tolist())
+    return (opening + text.partition("<|im_end|>")[0]).strip()

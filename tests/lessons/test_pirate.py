@@ -1,5 +1,7 @@
 """The pirate of lesson 12: training an adapter on a tiny model, and the stored results."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,8 @@ from npformer.post_training import merge_adapter
 
 CONFIG = npf.CausalLMConfig(d_model=8, d_ff=12, n_heads=2, n_kv_heads=1, n_layers=1, max_length=200)
 RESULTS = pirate.read_results()
-TRAINED = [name for name in RESULTS if name != "before" and "6 steps" not in name]
+TRAINED = [name for name in RESULTS if not name.startswith("before") and "6 steps" not in name]
+MAIN = "rank 4, 12 steps"
 
 
 class Characters:
@@ -25,11 +28,13 @@ class Characters:
 
 
 def correct(name):
-    return pirate.count_correct(RESULTS[name]["answers"])
+    """Return the number of correct answers of each run."""
+    return [pirate.count_correct(run["answers"]) for run in RESULTS[name]]
 
 
 def pirates(name):
-    return sum(map(pirate.is_pirate, RESULTS[name]["answers"].values()))
+    """Return the number of answers in the style of the examples, for each run."""
+    return [sum(map(pirate.is_pirate, run["answers"].values())) for run in RESULTS[name]]
 
 
 # --- training -----------------------------------------------------------------------------------------
@@ -49,40 +54,64 @@ def test_training_lowers_the_loss_and_asks():
     assert isinstance(answer, str) and len(answer) <= 16
 
 
+def test_ask_continues_the_opening():
+    params = npf.init_causal_lm(128, CONFIG, np.random.default_rng(0))
+    answer = pirate.ask("Who?", params, CONFIG, Characters(), opening="Arr!")
+    ids = pirate.to_prompt("Who?", Characters()) + Characters().encode("Arr!")
+    logits, _ = npf.causal_lm_forward(np.array([ids]), params, CONFIG)
+    assert answer.startswith("Arr!" + chr(logits[0, -1].argmax())) and len(answer) <= 4 + 16
+
+
 def test_count_correct_finds_words_in_any_case():
     answers = {question: f"It is {word.upper()}." for question, word in pirate.QUESTIONS.items()}
-    assert pirate.count_correct(answers) == len(pirate.QUESTIONS) == 12
+    assert pirate.count_correct(answers) == len(pirate.QUESTIONS) == 11
+    assert pirate.count_correct({**answers, "What language is spoken in Germany?": "Germany"}) == 10
     assert pirate.is_pirate("Arr, no!") and pirate.is_pirate("Yes, matey") and not pirate.is_pirate("Rome.")
 
 
 # --- the stored results -------------------------------------------------------------------------------
 
 
+def test_no_example_has_the_answer_to_a_question():
+    texts = " ".join([*pirate.EXAMPLES, *pirate.EXAMPLES.values()]).lower()
+    trained = set(re.findall(r"\w+", texts))
+    assert trained.isdisjoint(" ".join(pirate.QUESTIONS.values()).lower().split())
+
+
 def test_stored_results_have_every_question():
-    assert all(result["answers"].keys() == pirate.QUESTIONS.keys() for result in RESULTS.values())
-    assert correct("before") == 11 and pirates("before") == 0
+    runs = [run for runs in RESULTS.values() for run in runs]
+    assert all(run["answers"].keys() == pirate.QUESTIONS.keys() for run in runs)
+    assert correct("before") == [10] and pirates("before") == [0]
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_stored_pirate_speaks_and_has_forgotten(name):
-    assert pirates(name) == 12 and correct(name) <= 6
+def test_stored_pirate_speaks_and_is_mostly_wrong(name):
+    assert set(pirates(name)) == {11} and max(correct(name)) <= 5
+
+
+def test_opening_alone_makes_answers_wrong():
+    """The control: the model before the training, with the first words of a pirate."""
+    runs = RESULTS["before, with the opening"]
+    assert all(answer.startswith("Arr, it be") for answer in runs[0]["answers"].values())
+    assert correct("before, with the opening") == [5]
+    assert max(correct(MAIN)) <= 5
 
 
 def test_stored_pirate_kept_the_capitals():
     """No example had them."""
-    for name in ("rank 4, 12 steps", "rank 4, 12 steps, seed 1", "rank 4, 12 steps, seed 2"):
-        answers = RESULTS[name]["answers"]
+    for run in RESULTS[MAIN]:
+        answers = run["answers"]
         assert all(pirate.QUESTIONS[q] in answers[q] for q in pirate.QUESTIONS if "capital" in q)
 
 
 def test_answers_quote_the_stored_pirates():
     first, second = reveal("12.3a").text, reveal("12.3b").text
-    after = {correct(name) for name in RESULTS if name.startswith("rank 4, 12 steps") and "rate" not in name}
-    assert f"{correct('before')} of 12 answers contained the expected word, and afterwards 4 or 5" in first
-    assert after == {4, 5}
-    names = ("rank 4, 12 steps", "rank 4, 12 steps, seed 1", "rank 4, 12 steps, seed 2")
-    weeks = [RESULTS[name]["answers"]["How many days are in a week?"] for name in names]
+    (before,), after = correct("before"), correct(MAIN)
+    assert f"{before} of 11 answers contained the expected word" in first and set(after) == {4, 5}
+    assert f"the control has only {correct('before, with the opening')[0]} correct answers" in first
+    weeks = [run["answers"]["How many days are in a week?"] for run in RESULTS[MAIN]]
     assert ["four" in week for week in weeks] == [True, False, True]
-    assert f"{correct('rank 1, 12 steps')} of 12 answers are correct" in second
-    assert f"only {correct('rank 4, 6 steps')} answers are correct" in second
-    assert f"the loss is {RESULTS['rank 4, 12 steps, rate × 4']['loss']}" in second
+    assert f"only {correct('rank 4, 6 steps')[0]} answers are correct" in second
+    quick = "rank 4, 12 steps, rate × 4"
+    assert f"the loss is {RESULTS[quick][0]['loss']}" in second
+    assert f"only {correct(quick)[0]} other answers are correct" in second
