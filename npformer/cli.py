@@ -507,15 +507,15 @@ def _add_student_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument(
         "--roster",
         "--register",
-        help="the class list, as your LMS exports it; with it, the grader finds the owner of each file and the "
-        "students without a submission",
+        help="the class list, as your LMS exports it; with it, the grader finds the owner of each file and "
+        "the students without a submission",
         metavar="FILE.csv",
     )
     grade.add_argument(
         "--columns",
         help="the column names of the class list, if they are unusual, such as id=Matrikel,last=Nachname; "
-        "the words before = are id, login, email, name, first, last, submission, role, late, minutes, seconds, "
-        "submitted",
+        "the words before = are id, login, email, name, first, last, submission, role, late, minutes, "
+        "seconds, submitted",
         metavar="id=A,name=B",
         default="",
     )
