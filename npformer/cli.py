@@ -141,10 +141,10 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Run: TypeAlias = Callable[[argparse.Namespace], Iterator[str]]
 SHELTER = (
     "Each submission runs in a separate process, without the answers and the checker, and with limits on "
-    "time, memory, processes and files. On Linux, if the system allows it, the submission has no network and "
-    "can read only Python and the system's libraries."
+    "time, memory, processes and files. On Linux with the program bubblewrap, the submission has no network "
+    "and can read only Python and the system's libraries."
 )
-MISSING = "The last lines of the output name missing protections."
+MISSING = "If protections are missing on your system, the output names them."
 CONTAINER = "If you expect an attack, run the whole command in a container."
 ENDS = (
     "The exit code is 1 if an answer is wrong, a statement failed and answers are missing, or a chosen "
@@ -446,7 +446,10 @@ def _add_grade(commands: Commands) -> None:
     details = f"{CONVENTION} {SHELTER} {MISSING} {CONTAINER}"
     grade = _add_command(commands, _run_grade_command, "grade", summary, details)
     grade.add_argument(
-        "place", help="a folder of .py files, notebooks and zip files, or a single file", metavar="FOLDER"
+        "place",
+        help="the download of your learning management system (LMS), such as Moodle or Canvas: a zip file, a "
+        "folder with any subfolders, or a single file",
+        metavar="FOLDER",
     )
     grade.add_argument(
         "--csv",
@@ -460,7 +463,8 @@ def _add_grade(commands: Commands) -> None:
     _add_run_options(grade)
     grade.add_argument(
         "--unsafe",
-        help="grade as root although this system has no sandbox, for example in a container",
+        help="grade as root even if this system has no sandbox, for example in a container; without this "
+        "option, the command then stops",
         action="store_true",
     )
     _add_workers(grade)
@@ -468,7 +472,9 @@ def _add_grade(commands: Commands) -> None:
 
 
 def _add_run_options(grade: argparse.ArgumentParser) -> None:
-    grade.add_argument("--resume", help="continue an interrupted run", action="store_true")
+    grade.add_argument(
+        "--resume", help="continue an interrupted run of the same command", action="store_true"
+    )
     grade.add_argument(
         "--only",
         help="grade this student again (a number, login, email address or name), and change only the "
@@ -476,7 +482,10 @@ def _add_run_options(grade: argparse.ArgumentParser) -> None:
         metavar="STUDENT",
     )
     grade.add_argument(
-        "--part", help="grade only the K-th of N parts, on one of several machines", metavar="K/N"
+        "--part",
+        help="grade only part K of N, such as 1/2, on one of several machines; the guide page about grading "
+        "shows how to join the parts",
+        metavar="K/N",
     )
 
 
@@ -491,14 +500,22 @@ def _add_gradescope(commands: Commands) -> None:
 
 def _add_student_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument(
-        "--grades", help="also write one row per student, for the gradebook", metavar="FILE.csv"
+        "--grades",
+        help="also write a table with one row per student: points, days late and the file that counts",
+        metavar="FILE.csv",
     )
     grade.add_argument(
-        "--roster", "--register", help="the class list, as your LMS exports it", metavar="FILE.csv"
+        "--roster",
+        "--register",
+        help="the class list, as your LMS exports it; with it, the grader finds the owner of each file and "
+        "the students without a submission",
+        metavar="FILE.csv",
     )
     grade.add_argument(
         "--columns",
-        help="the column names of the class list, if they are unusual",
+        help="the column names of the class list, if they are unusual, such as id=Matrikel,last=Nachname; "
+        "the words before = are id, login, email, name, first, last, submission, role, late, minutes, "
+        "seconds, submitted",
         metavar="id=A,name=B",
         default="",
     )
@@ -519,7 +536,8 @@ def _add_report_options(grade: argparse.ArgumentParser) -> None:
     )
     grade.add_argument(
         "--anonymous",
-        help="replace names by numbers, and write the key, a list of names and numbers",
+        help="replace names by numbers in all output; KEY.csv lists the number of each student, and an "
+        "existing KEY.csv is used again",
         metavar="KEY.csv",
     )
 
@@ -527,7 +545,7 @@ def _add_report_options(grade: argparse.ArgumentParser) -> None:
 def _add_workers(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--workers",
-        help="submissions that are graded at the same time (default: the number of cores)",
+        help="how many submissions are graded at the same time (default: the number of cores)",
         metavar="N",
         type=int,
         default=_count_cores(),
@@ -536,14 +554,20 @@ def _add_workers(command: argparse.ArgumentParser) -> None:
 
 def _add_exercises_option(command: argparse.ArgumentParser, *names: str) -> None:
     """Add the option that chooses the exercises, under these names."""
-    exercises_help = "the ids of the exercises, separated by commas (default: all exercises)"
-    command.add_argument(*names, help=exercises_help, metavar="IDS")
+    command.add_argument(
+        *names,
+        help="the ids of the exercises, such as pe.table,order.bag (default: the exercises of --assignment, "
+        "or all)",
+        metavar="IDS",
+    )
 
 
 def _add_grading_options(command: argparse.ArgumentParser) -> None:
     """Add the options that the commands `check` and `grade` share."""
     command.add_argument(
-        "--assignment", help="a file with the exercises, their points and the due date", metavar="FILE.toml"
+        "--assignment",
+        help="a file with the exercises, their points and the due date; it replaces --exercises",
+        metavar="FILE.toml",
     )
     level_help = (
         "detail of the feedback: 1 shows what is correct and where the first difference is, 2 the "

@@ -188,6 +188,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
         self.companions = companions
         self.budget = budget
         self.used = 0.0
+        self.call_notes: dict[str, None] = {}  # notes about calls of the student's functions, each once
         try:
             self.start_worker()
             rows = [self.grade_exercise(exercise_id) for exercise_id in self.ids]
@@ -260,7 +261,8 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
 
     def describe_problems(self) -> str:
         """Return the first problems in running the file, the notes, and the files that are left out."""
-        sentences = [self.problem, self.notes]
+        call_notes = readable(" ".join(self.call_notes), TEXT_LENGTHS["notes"])
+        sentences = [self.problem, self.notes, call_notes]
         if self.companions.left_out:
             names = readable(", ".join(self.companions.left_out), REASON_LENGTH)
             sentences.append(f"These files are left out because they are too large or too many: {names}.")
@@ -334,6 +336,9 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
                 function = functions[reply["callback"]]
                 reply = self.request(_call_back(function, reply["args"]))
             answer = _read_answer(reply, arguments)
+            note = " ".join(readable(reply.get("notes", ""), TEXT_LENGTHS["notes"]).split())
+            if note:
+                self.call_notes[note] = None
         except (TypeError, LookupError, ValueError, AttributeError):  # The reply was forged.
             self.give_up(make_finding("no_answer_sent"))
         if isinstance(answer, StudentError):

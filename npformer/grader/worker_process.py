@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -56,6 +56,7 @@ class WorkerProcess:
         self.protection = protection
         self.megabytes = megabytes
         self.directory = ""
+        self.cpu_seconds = 0.0  # the CPU seconds of all processes together when they were last watched
         self.others = set(list_children(os.getpid()))  # children that belong to no submission
         own_end, worker_end = socket.socketpair()
         with worker_end:
@@ -113,10 +114,10 @@ class WorkerProcess:
         self.watcher.join()
         self.channel.close()
         # The kernel forgets the CPU time of processes that it ends together with their sandbox.
-        seconds_before = sum(map(_read_cpu_seconds, _iter_descendants(self.others)))
+        self._measure_cpu(_iter_descendants(self.others))
         with suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        seconds = max(end_processes(self.others, self.process.pid), seconds_before)
+        seconds = max(end_processes(self.others, self.process.pid), self.cpu_seconds)
         self.process.wait()  # returns at once, because the process has ended
         if self.directory:
             remove_directory(self.directory)
@@ -126,6 +127,7 @@ class WorkerProcess:
         """End the submission if all its processes together use too much memory, or if there are too many."""
         while not self.is_over.wait(WATCH_SECONDS):
             processes = list(_iter_descendants(self.others))
+            self._measure_cpu(processes)
             megabytes = sum(map(_read_memory, processes)) / 2**20
             # Many processes may also use too much memory together, so their number comes first.
             if len(processes) > MAX_PROCESSES + SANDBOX_PROCESSES:
@@ -138,6 +140,10 @@ class WorkerProcess:
                 with suppress(OSError):
                     self.channel.socket.shutdown(socket.SHUT_RDWR)
                 return
+
+    def _measure_cpu(self, processes: Iterable[int]) -> None:
+        """Measure the CPU seconds of these processes. Processes that have ended since count as before."""
+        self.cpu_seconds = max(self.cpu_seconds, sum(map(_read_cpu_seconds, processes)))
 
 
 def count_allowed_processes(protection: Protection) -> int:

@@ -13,6 +13,7 @@ from hostile import IDS, RIGHT_TABLE, SOFTMAX
 NUMPY = "import numpy as np\n"
 BAG = "order_bag = 'b'\n"
 TABLE = "def pe_table(n, d_model):\n" + RIGHT_TABLE.strip().replace("\n", "\n    ").join(["    ", "\n"])
+SOFTMAX_BODY = SOFTMAX.partition(":\n")[2]
 ANSWERS = BAG + TABLE + SOFTMAX
 ALL = frozenset(IDS)
 NOT_BAG = ALL - {"order.bag"}
@@ -71,6 +72,31 @@ CONTENTS = {
         "import torch\n" + NUMPY + BAG + TABLE + "def softmax_forward(s): return torch.softmax(s, -1)\n",
         NOT_SOFTMAX,
         "line 1: torch is not installed here.",
+    ),
+    "torch in an answer that does not use it": Content(
+        NUMPY
+        + BAG
+        + TABLE
+        + "def softmax_forward(scores):\n    import torch, torch.nn as nn\n"
+        + SOFTMAX_BODY,
+        problem="line 8: torch is not installed here. line 8: torch.nn is not installed here.",
+    ),
+    "torch in a draft": Content(
+        NUMPY + "class Draft:\n    async def run(self):\n        from torch import nn\n" + ANSWERS
+    ),
+    "torch in an answer that uses it": Content(
+        NUMPY + BAG + TABLE + "def softmax_forward(s):\n    import torch\n    return torch.softmax(s, -1)\n",
+        NOT_SOFTMAX,
+        "line 8: torch is not installed here.",
+    ),
+    "torch in an answer if it is installed": Content(
+        NUMPY + BAG + TABLE + "def softmax_forward(scores):\n"
+        "    try:\n        from torch import softmax\n        return softmax(s, -1)\n    except ImportError:\n"
+        "        pass\n" + SOFTMAX_BODY
+    ),
+    "input in an answer": Content(
+        NUMPY + BAG + TABLE + "def softmax_forward(scores):\n    input('go? ')\n" + SOFTMAX_BODY,
+        problem="input() returned an empty text",
     ),
     "torch if it is installed": Content(
         "try:\n    import torch\nexcept ImportError:\n    torch = None\n" + NUMPY + ANSWERS

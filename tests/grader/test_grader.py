@@ -20,7 +20,7 @@ import pytest
 
 from npformer import cli
 from npformer.exercises.assignment_file import make_assignment
-from npformer.grader import grading_process, report_page, supervisor
+from npformer.grader import grading_process, report_page, supervisor, worker_process
 from npformer.grader.class_list import find_owners
 from npformer.grader.companions import Companions
 from npformer.grader.grading_process import Limits, SubmissionGrader
@@ -193,6 +193,23 @@ def test_grade_endless_function_costs_only_itself(name, tmp_path):
         assert row.status in hostile.STATUSES[allowed], row
     reason = f"The code was still running after {limits.seconds:g} seconds."
     assert name == "fork_bomb.py" or any(row.evidence == reason for row in rows)
+
+
+@NEEDS_PROC
+def test_end_counts_cpu_time_of_forgotten_processes(tmp_path, monkeypatch):
+    """All processes have ended before `end` looks at them, and the kernel has forgotten their CPU time."""
+    end = worker_process.WorkerProcess.end
+    end_processes = worker_process.end_processes
+
+    def end_late(worker):
+        monkeypatch.setattr(worker_process, "_iter_descendants", lambda others: iter(()))
+        return end(worker)
+
+    monkeypatch.setattr(worker_process.WorkerProcess, "end", end_late)
+    monkeypatch.setattr(worker_process, "end_processes", lambda *ids: 0 * end_processes(*ids))
+    with SubmissionGrader(str(tmp_path), Limits(seconds=1, wall=PATIENCE)) as grader:
+        (row,) = grader.grade("a.py", b"while True: pass", hostile.IDS[:1])
+    assert row.evidence == "The code was still running after 1 second."
 
 
 # --- the sandbox -----------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ def import_from_disk():
     sys.path.insert(0, os.path.dirname(os.path.dirname("@bank@")))
     sys.modules.pop("npformer", None)
     from npformer.positional import positional_encoding
+    positional_encoding(2, 4)  # because an import alone does not fail in a function
 attempt("network", lambda: socket.create_connection(("127.0.0.1", @port@), 60))
 attempt("read", lambda: open("@secret@").read())
 attempt("write", lambda: open("@folder@/written", "w").close())

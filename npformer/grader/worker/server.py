@@ -103,8 +103,9 @@ def _is_stub(function: Any) -> bool:
 def call_function(
     function: Callable[..., Any], message: dict[str, Any], student_module: StudentModule
 ) -> dict[str, Any]:
-    """Return the value of a call or its error, and the indices of the arguments that the call changed."""
+    """Return the value of a call or its error, the changed arguments' indices, and the notes of the call."""
     arguments = message["args"]
+    notes_before = len(student_module.record.notes)
     frames_before = [_pack_if_array(argument) for argument in arguments]
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -115,7 +116,8 @@ def call_function(
         reply = {"error": describe_call_error(error, student_module)}
     pairs = zip(arguments, frames_before, strict=True)
     changed = [i for i, (argument, frame) in enumerate(pairs) if _pack_if_array(argument) != frame]
-    return {**reply, "changed": changed}
+    notes = " ".join(student_module.record.notes[notes_before:])
+    return {**reply, "changed": changed, "notes": notes}
 
 
 def _pack_if_array(argument: Any) -> bytes | None:

@@ -10,8 +10,10 @@ import ast
 import codeop
 import inspect
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from traceback import walk_tb
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
@@ -24,6 +26,7 @@ PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 NO_START = re.compile(r"\s|#|$")  # the beginning of a line that does not begin a statement
 BRANCH = re.compile(r"(else|elif|except|finally)\b")  # the beginning of a line that may continue a statement
 MAIN_BLOCK = "the block below `if __name__ == ...` did not run, because the file is imported."
+MISSING_MODULE = "_make_missing_module"  # the top-level name of the function that replaces a module
 BOUND_NAME = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)|^(\w+)\s*(?::[^=]*)?=(?!=)", re.MULTILINE)
 
 
@@ -96,6 +99,7 @@ class Runner:
         self.record = record
         self.compile: Any = codeop.Compile()  # It remembers `from __future__ import` of earlier statements.
         self.compile.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        names[MISSING_MODULE] = self.make_missing_module
 
     def run(self, source: str, place: str) -> None:
         """Run the statements of a source. `place` is the name of the file or cell."""
@@ -124,6 +128,7 @@ class Runner:
 
     def _execute(self, statement: ast.stmt, place: str) -> None:
         """Run one statement. `await` is allowed, as in a notebook."""
+        self._guard_function_imports(statement, place)
         code = self.compile(ast.Module([statement], []), place, "exec")
         result = eval(code, self.names)
         if code.co_flags & inspect.CO_COROUTINE:
@@ -159,15 +164,28 @@ class Runner:
             return False
         if not isinstance(statement, ast.Import | ast.ImportFrom):
             return False
-        module = error.name or "a module"
-        requested = getattr(statement, "module", None) or statement.names[0].name
+        where = self.record.format_where(place, statement.lineno)
+        replacement = self.make_missing_module(_get_requested_module(statement), where)
+        for name in _list_bound_names(statement) - {"*"}:
+            self.names.setdefault(name, replacement)
+        return True
+
+    def make_missing_module(self, requested: str, where: str) -> "MissingModule":
+        """Return the replacement for a module, and note that the module is not installed.
+
+        The current exception names the missing module. It may be a module that the requested module imports.
+        """
+        module = getattr(sys.exception(), "name", None) or "a module"
         if requested.startswith(f"{module}."):
             module = requested
-        where = self.record.format_where(place, statement.lineno)
         self.record.add_note(f"{where}: {module} is not installed here.")
-        for name in _list_bound_names(statement) - {"*"}:
-            self.names.setdefault(name, MissingModule(module))
-        return True
+        return MissingModule(module)
+
+    def _guard_function_imports(self, statement: ast.stmt, place: str) -> None:
+        """Change the imports in functions, so that they define the name of a module that is not installed."""
+        for node in ast.walk(statement):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                _ImportGuard(partial(self.record.format_where, place)).generic_visit(node)
 
     def _record_error(self, statement: ast.stmt, place: str, error: BaseException) -> None:
         """Record the error of a statement."""
@@ -195,6 +213,42 @@ def _split_import(statement: ast.stmt) -> Iterator[ast.stmt]:
         else:
             part = ast.ImportFrom(statement.module, [alias], statement.level)
         yield ast.copy_location(part, statement)
+
+
+def _get_requested_module(statement: ast.Import | ast.ImportFrom) -> str:
+    """Return the name of the module that an import of one name requests."""
+    return getattr(statement, "module", None) or statement.names[0].name
+
+
+class _ImportGuard(ast.NodeTransformer):
+    """Puts each import into a `try` statement, which replaces a module that is not installed.
+
+    An import inside a `try` or `with` statement does not change, because the student may handle the error.
+    """
+
+    def __init__(self, format_where: Callable[[int], str]) -> None:
+        self.format_where = format_where
+
+    def visit_Import(self, node: Any) -> list[ast.stmt]:
+        return [self._guard(part) for part in _split_import(node)]
+
+    visit_ImportFrom = visit_Import
+
+    def visit_Try(self, node: Any) -> ast.stmt:
+        return node
+
+    visit_TryStar = visit_With = visit_Try
+
+    def _guard(self, statement: Any) -> ast.stmt:
+        """Return a `try` statement around an import of one name."""
+        arguments = f"{_get_requested_module(statement)!r}, {self.format_where(statement.lineno)!r}"
+        handler = f"except ModuleNotFoundError: name = {MISSING_MODULE}({arguments})"
+        guard: Any = ast.parse(f"try: pass\n{handler}").body[0]
+        guard.body = [statement]
+        guard.handlers[0].body[0].targets[0].id = _list_bound_names(statement).pop()
+        for node in ast.walk(guard):
+            ast.copy_location(node, statement)
+        return guard
 
 
 def _is_main_block(statement: ast.stmt) -> bool:
