@@ -461,12 +461,6 @@ def _add_grade(commands: Commands) -> None:
     _add_student_options(grade)
     _add_report_options(grade)
     _add_run_options(grade)
-    grade.add_argument(
-        "--unsafe",
-        help="grade as root even if this system has no sandbox, for example in a container; without this "
-        "option, the command then stops",
-        action="store_true",
-    )
     _add_workers(grade)
     _add_grading_options(grade)
 
@@ -486,6 +480,12 @@ def _add_run_options(grade: argparse.ArgumentParser) -> None:
         help="grade only part K of N, such as 1/2, on one of several machines; the guide page about grading "
         "shows how to join the parts",
         metavar="K/N",
+    )
+    grade.add_argument(
+        "--unsafe",
+        help="grade as root even if this system has no sandbox, for example in a container; without this "
+        "option, the command then stops",
+        action="store_true",
     )
 
 
@@ -519,15 +519,15 @@ def _add_student_options(grade: argparse.ArgumentParser) -> None:
         metavar="id=A,name=B",
         default="",
     )
+
+
+def _add_report_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument(
         "--worksheet",
         help="Moodle's grading worksheet or Canvas' gradebook; the points are written into a copy of it, "
         "FILE-graded.csv, which the LMS imports",
         metavar="FILE.csv",
     )
-
-
-def _add_report_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument(
         "--html", help="write a report page about the class, which prints on two sheets", metavar="FILE"
     )
