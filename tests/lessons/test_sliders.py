@@ -8,6 +8,12 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, req
 from pathlib import Path
 
 import pytest
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import HTML, display
+from ipywidgets import IntSlider
+
+from npformer.lessons.sliders import add_slider
 
 LESSON = Path(__file__).parents[2] / "notebooks" / "01_positional_encoding.ipynb"
 # Run the cells in IPython. Every module that belongs to a blocked package is missing.
@@ -29,35 +35,31 @@ print("all cells ran")
 """
 
 
-# Show a slider in IPython and move it to 7. Print each message of the display as a line of JSON.
-MOVE = """\
-import json
-from IPython.core.displaypub import DisplayPublisher
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.display import HTML, display
-from ipywidgets import IntSlider
-from npformer.lessons import sliders
+@pytest.fixture
+def messages():
+    """Start IPython. Return a list of its display messages: (data, transient, whether it is an update)."""
+    published = []
 
-class Printer(DisplayPublisher):
-    def publish(self, data, metadata=None, *, transient=None, update=False, **_):
-        print(json.dumps([data, transient, update]))
+    class Recorder(DisplayPublisher):
+        def publish(self, data, metadata=None, *, transient=None, update=False, **_):
+            published.append((data, transient, update))
 
-shell = InteractiveShell.instance()
-shell.display_pub = Printer(parent=shell)
-made = []
-IntSlider.on_widget_constructed(made.append)
-sliders.add_slider(lambda k: display(HTML(f"<b>{k}</b>")), -3, 9, value=4, label="steps")
-slider = next(widget for widget in made if isinstance(widget, IntSlider))
-assert (slider.min, slider.max, slider.value, slider.description) == (-3, 9, 4, "steps")
-slider.value = 7
-"""
+    shell = InteractiveShell.instance()
+    shell.display_pub = Recorder(parent=shell)
+    yield published
+    InteractiveShell.clear_instance()
 
 
-def test_moves_replace_the_picture():
-    program = subprocess.run([sys.executable, "-c", MOVE], capture_output=True, text=True, encoding="utf-8")
-    assert program.returncode == 0, program.stderr
-    slider, first, second = map(json.loads, program.stdout.splitlines())
-    assert "application/vnd.jupyter.widget-view+json" in slider[0]
+def test_moves_replace_the_picture(messages):
+    made = []
+    IntSlider.on_widget_constructed(made.append)
+    add_slider(lambda k: display(HTML(f"<b>{k}</b>")), -3, 9, value=4, label="steps")
+    IntSlider.on_widget_constructed(None)
+    slider = next(widget for widget in made if isinstance(widget, IntSlider))
+    assert (slider.min, slider.max, slider.value, slider.description) == (-3, 9, 4, "steps")
+    slider.value = 7
+    shown_slider, first, second = messages
+    assert "application/vnd.jupyter.widget-view+json" in shown_slider[0]
     assert (first[0]["text/html"], first[2]) == ("<b>4</b>", False)
     assert (second[0]["text/html"], second[2]) == ("<b>7</b>", True)
     assert first[1] == second[1] != {}, "both have the same display_id"
