@@ -41,7 +41,7 @@ def messages():
     published = []
 
     class Recorder(DisplayPublisher):
-        def publish(self, data, metadata=None, *, transient=None, update=False, **_):
+        def publish(self, data, metadata=None, source=None, *, transient=None, update=False, **_):
             published.append((data, transient, update))
 
     shell = InteractiveShell.instance()
