@@ -179,7 +179,13 @@ def limit_time(seconds: float) -> Iterator[None]:
         yield
         return
     tracer = sys.gettrace()
+    hook = sys.unraisablehook
     was_raised = False
+
+    def ignore_too_long(unraisable: "sys.UnraisableHookArgs") -> None:
+        """Print no message about a TooLong that Python has ignored, such as one in a weakref callback."""
+        if unraisable.exc_type is not TooLong:  # After a TooLong, the timer raises another one.
+            hook(unraisable)
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal was_raised
@@ -188,6 +194,7 @@ def limit_time(seconds: float) -> Iterator[None]:
         was_raised = True
         raise TooLong
 
+    sys.unraisablehook = ignore_too_long
     try:
         with (
             _timer(signal.ITIMER_VIRTUAL, signal.SIGVTALRM, time.process_time, stop, seconds),
@@ -195,6 +202,7 @@ def limit_time(seconds: float) -> Iterator[None]:
         ):
             yield
     finally:
+        sys.unraisablehook = hook
         if sys.gettrace() is not tracer:  # Undo the change by `_raise_at_next_line`.
             sys.settrace(tracer)  # pragma: no cover: coverage has no tracer at this line
 

@@ -1,8 +1,10 @@
 """Test the limits of CPU time and of elapsed time for an answer."""
 
 import signal
+import sys
 import threading
 import time
+import weakref
 from contextlib import suppress
 
 import pytest
@@ -44,6 +46,18 @@ def catch_all_errors_once(s):
     sleep_forever(s)
 
 
+class Thing:
+    """An object that can have weak references."""
+
+
+def sleep_in_weakref_callback(s):
+    """Sleep where Python ignores every error and only prints a message about it."""
+    thing = Thing()
+    reference = weakref.ref(thing, sleep_forever)  # noqa: F841
+    del thing
+    sleep_forever(s)
+
+
 def wait_in_library(s):
     while True:
         with suppress(BaseException):
@@ -58,6 +72,7 @@ def wait_in_library(s):
         catch_exceptions,
         catch_all_errors,
         catch_all_errors_once,
+        sleep_in_weakref_callback,
         wait_in_library,
     ],
 )
@@ -68,6 +83,17 @@ def test_check_stops_endless_functions(answer, monkeypatch):
     assert (result.status, result.evidence) == ("error", "The code was still running after 0.05 seconds.")
     assert check("order.bag", "b"), "a timer is still running"
     assert signal.getitimer(signal.ITIMER_REAL) == signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+
+
+def test_limit_time_reports_other_ignored_errors(monkeypatch):
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
+    thing = Thing()
+    reference = weakref.ref(thing, lambda reference: 1 / 0)  # noqa: F841
+    with limit_time(1000):
+        del thing
+    (unraisable,) = reported
+    assert unraisable.exc_type is ZeroDivisionError and sys.unraisablehook == reported.append
 
 
 def test_limit_time_continues_the_outer_limit():
