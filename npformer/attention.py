@@ -186,7 +186,7 @@ def _attention_gradients(
 
 
 def _sum_of_products(a: Array, b: Array) -> Array:
-    """Compute Σ a b for each row. On the CPU, einsum needs no array for the products a b."""
+    """Compute Σ a b for each row. On the CPU, einsum does not store the products a b."""
     is_on_gpu = not isinstance(a, np.ndarray)
     if is_on_gpu:
         return array_module(a).add.reduce(a * b, axis=-1, keepdims=True)  # (..., 1)

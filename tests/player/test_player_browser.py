@@ -499,7 +499,7 @@ def test_levels_change_without_motion_if_motion_is_reduced(opened):
 
 def test_wheel_and_two_fingers_change_the_level(opened):
     """The wheel goes to the tile or cell under the mouse. It scrolls where something can scroll."""
-    page, level = opened(reduced_motion="reduce"), "document.body.dataset.level"
+    page, level = opened(reduced_motion="reduce"), LEVEL
     count = "window.turns = 0; addEventListener('wheel', () => turns++, { capture: true, passive: true })"
     page.evaluate(count)
 

@@ -364,7 +364,7 @@ def growth(panels: Mapping[str, tuple[Array, Mapping[str, Array]]]) -> "Figure":
         axes.minorticks_off()
         axes.grid(color=FAINT)
     axes_of_panels[0].set_ylabel("time, ms")
-    axes_of_panels[0].legend()
+    legend_outside(figure)
     texts = [sentence(f"over {x_label}", lines_in_words(x, lines)) for x_label, (x, lines) in panels.items()]
     return describe(figure, sentence("time in ms", *texts))
 
