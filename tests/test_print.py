@@ -51,7 +51,7 @@ def count_printed(pdf):
     return count_letters("".join(sheet.text for sheet in read_pages(pdf)))
 
 
-def test_other_browsers_show_the_text_of_the_page(pages, chromium, other_browser):
+def test_other_browsers_show_the_same_text(pages, chromium, other_browser):
     page = chromium.new_page()
     for file in pages:
         page.goto(file.as_uri())

@@ -72,7 +72,7 @@ def same_numbers(page, trace, tolerance=1e-9):
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
-def test_other_browsers_have_the_same_numbers_at_each_step(other_browser, tmp_path):
+def test_other_browsers_have_the_same_numbers(other_browser, tmp_path):
     """The browser opens every step without an error, and all its numbers are those of the trace."""
     other_browser.goto(play().save(tmp_path / "play.html").as_uri())
     same_numbers(other_browser, TRACE, tolerance=1e-12)
