@@ -79,7 +79,7 @@ def outputs_of(cell):
 
 
 def prints_a_verdict(cell):
-    """Return whether a cell prints a truth value, which is the same in each of its lines.
+    """Return whether a cell prints at least one truth value, and all its truth values are equal.
 
     A table with both values, such as "column 0 is right: True", "column 1 is right: False", is a result.
     """
