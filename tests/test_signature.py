@@ -1,4 +1,4 @@
-"""Tests of `checked`: it only adds checks, and a wrong call is rejected even after a similar accepted call."""
+"""Tests of `checked`: it only adds checks, and a wrong call is rejected after a similar accepted call."""
 
 import copy
 import doctest
