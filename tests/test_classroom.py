@@ -26,8 +26,9 @@ PLAN, README, COURSE = (
 MOST_LINES = 15  # the largest number of lines of a code cell
 MOST_WORDS = 120  # the largest number of words in an answer, or between two code cells
 
-# The cells that reveal these answers print whether two computations agree. Their questions ask for something
-# else. Another truth value in a cell that reveals an answer would show the answer in the code above it.
+# The cells that reveal these answers print whether two computations agree (True or False), but the questions
+# ask for something else. No other cell that reveals an answer may print a truth value: its code states the
+# claim, so a reader would see the answer before the cell runs.
 AGREEMENTS = {
     "2.4b", "2.8a", "3.2b", "3.8f", "4.4a", "4.4b", "4.4c", "4.5b", "4.6a", "4.6b",
     "4.8a", "4.9e", "5.4b", "5.5b", "6.2a", "8.2b", "8.9b", "8.10a", "9.3b", "10.6b",
@@ -179,7 +180,7 @@ def test_lesson_has_an_answer_for_each_prediction(path):
 
 @per_lesson
 def test_lesson_does_not_reveal_numbers_too_early(path):
-    """The text before a question contains no number of the answer that is new to the reader.
+    """The text before a question contains no new number of the answer.
 
     Numbers in the question and in the code of the answering cell are not new.
     """

@@ -575,7 +575,7 @@ def test_low_precision_names_no_array_fitting_badly():
 
 
 def test_choose_comparisons_samples_the_largest_array_first():
-    """All 2010 entries need 128,640 calls of the reference. Without the large array, 640 are left."""
+    """All 2010 entries need 128,640 calls of the reference. The small array alone needs 640."""
     args = array(10).astype(F16), array(2000).astype(F16)
     kernel = Kernel(lambda x, y: (x, None), lambda dy, _: (dy, np.zeros(2000, F16)), None, args, {}, None)
     small, large = low_precision.choose_comparisons(kernel, None)

@@ -280,7 +280,7 @@ def test_list_flat_runs_of_three_lengths(pairs, levels):
 @pytest.mark.parametrize(
     "pairs, level",
     [
-        # Without a flat run: the largest number, except at the two longest steps.
+        # Without a flat run, the level is the largest number. The two longest steps do not count.
         ([(1, 2), (9, 10), (100, 90), (1000, 1000), (10_000, 10_000)], 100.0),
         ([(1, 1), (1, 1), (1, 1), (5, 6), (7, 8), (9, 9)], 9.0),  # the last flat run
         ([(7, 7), (80, 80)], 0.0),

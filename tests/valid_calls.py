@@ -428,7 +428,7 @@ def places(function):
     found = {}
     for name, rule in read_signature(inspect.unwrap(getattr(npf, function))).rules:
         for path, part_rule, value in walk(name, rule, values[name]):
-            if path not in found:  # a value with several rules is only one place
+            if path not in found:  # a value with several rules counts as one place
                 found[path] = Place(function, path, normalized(str(part_rule)), value)
     return list(found.values())
 

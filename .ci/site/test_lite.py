@@ -231,9 +231,9 @@ KEPT = "async () => (await jupyterapp.serviceManager.contents.get('kept.txt', {c
 
 
 def test_files_of_the_page_and_a_kernel_that_is_started_again(opened):
-    """The first kernel starts before JupyterLab, and the second kernel after JupyterLab.
+    """The worker of the first kernel starts before JupyterLab, and the worker of the second kernel after it.
 
-    Both kernels can read the files.
+    The first kernel writes a file. The page and the second kernel can read it.
     """
     page = opened("exercises")
     page.evaluate(READY)

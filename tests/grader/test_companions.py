@@ -214,7 +214,7 @@ def test_digest_depends_on_companions():
 
 
 def test_grade_gives_students_their_own_files(tmp_path, capsys, uncached_grading):
-    """Both students have a module with the same name, and only Anna's has the correct letter."""
+    """The files of both students have the same names. Only Anna's letter.txt has the correct letter."""
     folder = tmp_path / "class"
     (folder / "asmith").mkdir(parents=True)
     (folder / "emoss").mkdir()

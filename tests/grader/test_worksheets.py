@@ -84,9 +84,10 @@ def parse(data):
 
 
 def import_moodle(data, language="English"):
-    """Return {number in Identifier: (grade, last modification of the grade)}.
+    """Return {number of the participant: (grade, last modification of the grade)}.
 
-    Like Moodle's importer, this function cuts off as many characters as the word before the number has.
+    The identifier is, for example, "Participant 17". Like Moodle's importer, this function removes as many
+    characters from its beginning as the word "Participant" has in that language.
     """
     header, *rows = parse(data)
     _, names, word = LANGUAGES[language]

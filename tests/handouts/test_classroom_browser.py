@@ -67,7 +67,7 @@ def room(request, tmp_path_factory):
 
 
 def stop(server):
-    """End a notebook server. JupyterLab sometimes does not end by itself; its kernels end without it."""
+    """Stop a notebook server. JupyterLab sometimes ignores SIGTERM, so it is killed after a minute."""
     server.terminate()
     try:
         server.wait(60)

@@ -437,7 +437,7 @@ def test_growth_has_a_logarithmic_x_axis():
     assert figure("growth").axes[0].get_xscale() == "log" != figure("curves").axes[0].get_yscale()
 
 
-# --- other shapes ---------------------------------------------------------------------------------
+# --- properties of single pictures ----------------------------------------------------------------
 
 
 def test_clock_hand_points_to_its_pair():

@@ -75,7 +75,7 @@ def test_port_has_stations_of_transformers(model):
 
 @pytest.mark.parametrize("first_layout", ["interleaved", "halves"])
 def test_reordered_columns_change_the_layout_only(first_layout):
-    """With d_k = 6, the two functions are different orders of columns."""
+    """For d_k = 6, the two converters permute the columns differently. For d_k = 4, they would be equal."""
     converters = {"interleaved": npf.interleaved_to_halves, "halves": npf.halves_to_interleaved}
     other_layout = "halves" if first_layout == "interleaved" else "interleaved"
     rng = np.random.default_rng(0)

@@ -283,7 +283,7 @@ def test_qti_21_is_valid(packages, schema):
     ("pe_entry_1.xml", 'cardinality="single"', 'cardinality="one"'),  # an unknown value
     ("pe_entry_1.xml", "<itemBody>", '<itemBody><textEntryInteraction responseIdentifier="RESPONSE_1" />'),
     ("pe_entry_1.xml", "</itemBody>", '</itemBody><outcomeDeclaration identifier="A" />'),  # a wrong order
-    ("pe_entry_1.xml", '<variable identifier="RESPONSE_1" /><base', "<base"),  # one value to compare
+    ("pe_entry_1.xml", '<variable identifier="RESPONSE_1" /><base', "<base"),  # only one value to compare
     ("order_bag_1.xml", "<itemBody>", "<itemBody>text"),
     ("order_bag_1.xml", ' shuffle="false"', ""),
     ("test.xml", 'select="1"', 'select="one"'),
