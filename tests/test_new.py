@@ -182,7 +182,7 @@ def test_new_leaves_importable_package_and_bank(project):
 
 @pytest.mark.slow
 def test_new_makes_tests_fail_for_missing_parts(project):
-    """Tests name what is still to write. No test fails because of the lists that new.py has updated itself."""
+    """Tests name what is still to write. No test fails because of the lists that new.py has updated."""
     folder, _ = project
     files = [
         "tests/test_project_rules.py",

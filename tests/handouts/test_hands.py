@@ -114,9 +114,8 @@ def test_format_counts_shows_both_votes(counts):
         "second vote       2    20     3      25      80 %",
         "  A: two, or three",
     ]
-    assert not any(
-        "What to do next" in line for line in lines
-    )  # 3.1a has a second vote; 3.2a has no correct answer
+    # Question 3.1a has a second vote, and question 3.2a has no correct answer. So there is no advice.
+    assert not any("What to do next" in line for line in lines)
 
 
 def test_format_counts_advises_after_the_first_vote(tmp_path):

@@ -743,7 +743,7 @@ def test_story_goes_into_a_cell_and_out_again(opened):
 
 
 def test_story_is_paused_and_continued(opened):
-    """While the story is paused, no tile lights up. Then the next tile lights up after the time that was left."""
+    """While the story is paused, no tile lights up. Later, the next tile waits only the rest of its time."""
     page = opened(reduced_motion="reduce")
     page.clock.install(time=0)
     page.clock.pause_at(60_000)  # in milliseconds; from now on, time passes only in `run_for`
