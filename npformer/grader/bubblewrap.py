@@ -29,7 +29,7 @@ NAMESPACES = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"
 OWN_USER = (
     "--unshare-user",
     "--disable-userns",
-)  # a namespace for users, in which no further one can be made
+)  # a user namespace in which no further user namespace can be made
 ENDS_TOGETHER = ("--die-with-parent", "--new-session")
 
 
@@ -126,7 +126,7 @@ def make_command(contents: Contents, is_root: bool) -> list[str]:
     """Return the beginning of the command that starts a program in the sandbox.
 
     Root mounts the directories, because perhaps only root can read them. Then `setpriv` changes to a user who
-    owns nothing. This user starts bubblewrap again, which makes the namespace for users.
+    owns nothing. This user starts bubblewrap again, which makes the user namespace.
     """
     mounts = _make_mounts(contents)
     if not is_root:
@@ -139,7 +139,7 @@ def make_command(contents: Contents, is_root: bool) -> list[str]:
 
 
 def _make_mounts(contents: Contents) -> list[str]:
-    """Return the options for the root directory. The order matters: a mount hides what is below it."""
+    """Return the options for the root directory. The order matters: a mount hides earlier mounts below it."""
     shown = _leave_out_nested(
         path for given in (*SYSTEM_PATHS, *contents.needed) for path in _name_twice(given)
     )
@@ -178,6 +178,6 @@ def _leave_out_nested(paths: Iterable[str]) -> list[str]:
 
 
 def _list_parents(paths: Sequence[str]) -> list[str]:
-    """Return all parent directories of the paths, except the root and the working directory, from the top."""
+    """Return all parent directories of the paths, except / and the working directory. Parents come first."""
     parents = {str(parent) for path in paths for parent in Path(path).parents}
     return sorted(parents - {"/", WORKING_DIRECTORY})

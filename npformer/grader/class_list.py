@@ -43,7 +43,7 @@ COLUMNS = {  # for each kind of column: the possible column names, the preferred
 }
 IDENTIFYING_KINDS = ("id", "login", "email", "name", "last")  # A class list needs one of these kinds.
 KEY_KINDS = ("id", "login", "email", "submission")
-LATENESS_KINDS = ("late", "minutes", "seconds", "submitted")  # the first of them with a text counts
+LATENESS_KINDS = ("late", "minutes", "seconds", "submitted")  # the first one that is not empty counts
 TEST_STUDENTS = ("student, test", "test student")  # Canvas adds this student.
 SUMMARY_ROWS = (  # rows with these names and without a number or address, from Canvas and Google Classroom
     "points possible",
@@ -62,8 +62,8 @@ STAFF_ROLES = (
     "manager",
 )
 STUDENT_SUFFIX = re.compile(r"\.(zip|(py|ipynb)(\.txt|\.json)?)$", re.IGNORECASE)
-GRADESCOPE_EXPORT = re.compile(r"^assignment_\d+_export/")  # this number is the assignment's
-ALL_REPOSITORIES = "submissions"  # `gh classroom clone student-repos` makes the folder hw1-submissions
+GRADESCOPE_EXPORT = re.compile(r"^assignment_\d+_export/")  # the number of the assignment, not of a student
+ALL_REPOSITORIES = "submissions"  # `gh classroom clone student-repos` clones all into hw1-submissions
 # Moodle writes one of these words before a number, in English, German, French or Spanish.
 PARTICIPANT = re.compile(r"(participante?|teilnehmer(/|\*)?in) ?(?=\d)")
 PARTICIPANT_WORDS = {"participant", "participante", "teilnehmerin"}  # the same words in names of files
@@ -220,9 +220,10 @@ def find_owners(
 ) -> Owners:
     """Find the student who owns each file.
 
-    `claims` has the student's name that each file contains (its claim). A claim decides only if the path of
-    the file fits no student or several students. If a claim contradicts the path, the file is also listed
-    for the teacher. Without a class list, the student is the person whom the file or its path names.
+    `claims` maps each file to its claim, the text that the file gives as `student`. A claim decides only if
+    the path of the file fits no student or several students. If a claim contradicts the path, the file is
+    also listed for the teacher. Without a class list, the student is the person whom the file or its path
+    names.
     """
     to_grade = [file for file in files if not file.skip_reason]
     if class_list is None:
@@ -256,7 +257,11 @@ def _guess_student(file: Submission, claim: str) -> Student:
 
 
 def _choose_candidates(by_path: set[Student], claimed: set[Student]) -> set[Student]:
-    """Return the students who fit the path. If there is not exactly one, use the claim of the file."""
+    """Return the students who fit a file, by its path and its claim.
+
+    If no student fits the path, the claim decides. If several do, only those who also fit the claim remain,
+    unless none of them fits it.
+    """
     if not by_path:
         return claimed
     if len(by_path) > 1 and by_path & claimed:
@@ -281,7 +286,7 @@ def _join_students(students: Iterable[Student]) -> str:
 
 # An index finds students by a key (`Student.keys`) or by a name. In the index, a name is a space, followed by
 # the words of the name without spaces. The leading space distinguishes names from keys. A name of one word
-# has two spaces, because it counts only if nothing else is written: "Ben" must not be found in "Ben Ode".
+# has two spaces, because it may only match a whole text: "Ben" must not be found in "Ben Ode".
 Index: TypeAlias = dict[str, set[Student]]
 
 

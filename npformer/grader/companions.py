@@ -1,7 +1,8 @@
 """Give each submission the other files of the same student: modules to import, and data to read.
 
-The owner of a file is the student whom the LMS or the class list finds by the path. What a file says about
-its student does not count here, because a file could name a different student to get those files.
+The path of a file determines its owner, by the number that an LMS wrote or with the class list. The line
+`student = …` in a file does not count here. Otherwise a student could write a different name to read the
+files of that student.
 """
 
 import posixpath
@@ -61,7 +62,7 @@ def attach_companions(files: Sequence[Submission], class_list: Sequence[Student]
 
 
 def attach_all(files: Sequence[Submission]) -> list[Submission]:
-    """Return the files of one student; each file to grade gets all other usable files."""
+    """Return the files of one student, each with all other usable files as companions."""
     usable = [file for file in files if _is_usable(file)]
     attached = []
     for file in files:
@@ -113,7 +114,11 @@ def _read_contents(files: Sequence[Submission], paths: dict[str, str]) -> tuple[
 
 
 def _add_second_names(contents: dict[str, bytes]) -> list[str]:
-    """Add files that were submitted again under their first names. Returns the names without room."""
+    """Add each file such as `helper-1.py` also under its first name, such as `helper.py`.
+
+    A first name that is taken does not change. Returns the first names for which the size limit leaves no
+    room.
+    """
     size = sum(map(len, contents.values()))
     left_out = []
     for path, data in list(contents.items()):
@@ -130,7 +135,7 @@ def _add_second_names(contents: dict[str, bytes]) -> list[str]:
 
 
 def _choose_paths(file: Submission) -> dict[str, str]:
-    """Return the path of each companion by name, and the folder of the file itself.
+    """Return a dict from the name of each companion to its path, and from the file's own name to its folder.
 
     The paths begin at the folder that contains all files of the student. A path that leads out of this
     folder is left out.
@@ -159,7 +164,7 @@ def _remove_prefix(name: str) -> str:
 
 
 def _is_safe(path: str) -> bool:
-    """Return whether a path leads to no place outside its folder. The student may have written a zip file."""
+    """Return whether a path stays inside its folder. In a zip file, a student can write `../a.py`."""
     return set(path.split("/")).isdisjoint({"", ".", ".."})
 
 

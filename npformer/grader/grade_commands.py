@@ -1,4 +1,4 @@
-"""Run the commands `npformer check` and `npformer grade`, whose options are defined in npformer.cli."""
+"""Run `npformer check`, `npformer grade` and `npformer gradescope`. Their options are in npformer.cli."""
 
 import os
 import re
@@ -209,7 +209,10 @@ def _iter_last_lines(options: Namespace, journal: Journal, worksheet: Worksheet 
 def _read_students(
     options: Namespace, assignment: Assignment
 ) -> tuple[list[Student] | None, Worksheet | None]:
-    """Return the class list and the worksheet, as far as they are given. A worksheet is also a class list."""
+    """Return the class list and the worksheet, each None if it is not given.
+
+    If only a worksheet is given, its students are the class list.
+    """
     students = None
     worksheet = None
     if options.roster:
@@ -286,7 +289,10 @@ def _check_protection(options: Namespace, limits: Limits) -> None:
 def _start_regrading(
     options: Namespace, assignment: Assignment, files: list[Submission], students: list[Student] | None
 ) -> Regrading | None:
-    """Return what --only needs of the earlier run, or None without --only. Raises ValueError."""
+    """Return the data of the earlier run that --only needs, or None without --only.
+
+    Raises ValueError if --only does not fit the other options or the tables of the earlier run.
+    """
     if not options.only:
         return None
     for name in ("resume", "anonymous", "part"):
@@ -301,7 +307,7 @@ def _start_regrading(
 def _choose_files(
     options: Namespace, files: list[Submission], regrading: Regrading | None
 ) -> list[Submission]:
-    """Return the files to grade: all files, those of one student, or one part of them."""
+    """Return the files to grade: all files, the files for --only, or the part of all files for --part."""
     if regrading is not None:
         return regrading.files
     if not options.part:
@@ -386,7 +392,7 @@ def _format_feedback_files(
 def _keep_other_students(
     options: Namespace, assignment: Assignment, regrading: Regrading, owners: Owners, tables: dict[Path, str]
 ) -> None:
-    """Replace the new tables by the old tables, in which only the student's lines are new."""
+    """Replace each new table by the old table, in which only the lines of the regraded student change."""
     answers = Path(options.csv)
     tables[answers] = merge_answers(regrading, tables[answers], owners)
     if options.grades:

@@ -32,8 +32,8 @@ from npformer.grader.worker_process import WorkerProcess
 
 MAX_CALLBACKS = 1000  # how often one call of a student's function may call functions of the checker
 MIN_SHARE = 0.05  # a worker gets at least this part of the time limit
-BUDGET = 3.0  # the time limits that all files of one student may use together
-RESERVE = 1.0  # the last part of the budget, of which each worker gets only MIN_SHARE
+BUDGET = 3.0  # the time for all files of one student together, as a multiple of the time limit
+RESERVE = 1.0  # when only this part of the budget is left, each worker gets MIN_SHARE of the time limit
 WALL_SECONDS_PER_CPU_SECOND = 3  # gives the limit of wall time if the user has set none
 CPU_TOLERANCE = 0.5  # A worker that ends within so many seconds of its CPU limit has reached the limit.
 SYSTEM_SECONDS = 60.0  # the time limit for starting a process; it does not count as the student's time
@@ -117,7 +117,10 @@ def make_unread_rows(name: str, ids: Iterable[str], reason: str) -> list[Row]:
 
 
 def digest(data: bytes | str, companions: Companions = NO_COMPANIONS) -> str:
-    """Return the digest of a file and its companions. If the file cannot be read, return the reason."""
+    """Return the digest of a file and its companions.
+
+    If `data` is a text, the file could not be read. Then return this text, which gives the reason.
+    """
     if isinstance(data, str):
         return data
     files = [(path, hashlib.sha256(content).hexdigest()) for path, content in companions.files]
@@ -179,8 +182,8 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
     ) -> list[Row]:
         """Return one row for each exercise. Raises EOFError if no worker can be started, and no other error.
 
-        `companions` are the student's other files. `budget` is the time for the file, in time limits. The
-        attribute `used` says how much of it was used.
+        `companions` are the student's other files. `budget` is the time for the file, as a multiple of the
+        time limit. Afterwards, the attribute `used` is the part of the budget that was used.
         """
         self.name = name
         self.data = data
@@ -203,9 +206,10 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
     def start_worker(self) -> None:
         """Start a worker, which runs the file and sends the file's answers.
 
-        The first worker of a student gets the whole time limit. After each endless loop, the next worker of
-        the student gets half the time. So many loops, in one file or several, cost little more than two time
-        limits, and an answer that ends still gets its time.
+        The first worker of a student gets the whole time limit. After each endless loop, the student's next
+        worker gets half as much time, but at least MIN_SHARE. So a few endless loops, in one file or several,
+        take about two time limits together, and time remains for answers without such a loop. All files of a
+        student together take at most BUDGET time limits.
         """
         self.close_worker()
         remaining = self.budget - self.used
@@ -287,7 +291,7 @@ class SubmissionGrader(AbstractContextManager["SubmissionGrader"]):
     def request(
         self, message: Message, functions: Functions | None = None, decode: Callable[[bytes], Any] = unpack
     ) -> Any:
-        """Send a message to the worker, and return the worker's reply after `decode`."""
+        """Send a message to the worker, and return the worker's reply, decoded by `decode`."""
         given_up = make_finding("checks_given_up")
         if self.failure or self.channel is None:
             raise WorkerEnded(self.failure or given_up)
@@ -485,7 +489,7 @@ def run_grading_process(connection: Any, home: str, limits: Limits) -> None:
     signal.signal(signal.SIGTERM, _exit)
     sandbox.end_with_parent(signal.SIGTERM)
     sandbox.protect_memory()
-    budgets: dict[str, float] = {}  # by student: the rest of the time, in time limits
+    budgets: dict[str, float] = {}  # {student: the remaining time, as a multiple of the time limit}
     with SubmissionGrader(home, limits) as grader, suppress(EOFError, OSError):
         while True:
             name, data, ids, student, companions = connection.recv()

@@ -20,7 +20,7 @@ NO_SOURCE = (
     "No lateness: the download has no trustworthy time of submission; no one counts as late. "
     "A class list with such a column has it, for example Moodle's grading worksheet."
 )
-# In a student's own zip file these names do not count, so no part of the path may be a zip file.
+# A student can choose such folder names inside a zip file, so neither folder may be a zip file.
 NBGRADER_FOLDER = r"(submitted/)?(?P<folder>[^/]+(?<!\.zip)/[^/]+(?<!\.zip))/"
 NBGRADER_FILES = ("timestamp.txt", "submission_secret.txt")  # nbgrader writes these files
 
@@ -28,7 +28,7 @@ NBGRADER_FILES = ("timestamp.txt", "submission_secret.txt")  # nbgrader writes t
 class Lateness(NamedTuple):
     """How late the submissions are, and what the teacher has to know about it."""
 
-    days: dict[str, int]  # by the name of the file
+    days: dict[str, int]  # {name of a file: the number of days that it is late}
     undecided: list[str]  # students whose time of submission is missing or cannot be read
     note: str  # NO_SOURCE if nothing shows who is late, else ""
 
@@ -37,7 +37,8 @@ def split_timestamps(files: Sequence[Submission]) -> tuple[list[Submission], dic
     """Return the files without nbgrader's own files, and the text of `timestamp.txt` by folder.
 
     nbgrader's collector writes STUDENT/ASSIGNMENT/timestamp.txt. Other systems let students choose such
-    paths. Therefore the files count only if all submissions have this layout and most of them have a time.
+    paths. Therefore these files count only if every submission is in such a folder, and at least half of the
+    folders have a `timestamp.txt`.
     """
     folders = set()
     timestamps = {}
@@ -124,8 +125,8 @@ def _count_days_late(file: Submission, student: Student, due: float, timestamp: 
 def sort_attempts(files: Iterable[Submission]) -> list[Submission]:
     """Sort the files of a student, the last attempt last.
 
-    The time or number that the LMS wrote comes first, then the number of a copy, then the name. A copy has a
-    name such as `hw1-2.py` or `hw1 (2).py`.
+    The files are sorted by the time or number that the LMS wrote, then by the number of a copy, then by name.
+    A copy has a name such as `hw1-2.py` or `hw1 (2).py`.
     """
     return sorted(files, key=_get_attempt_key)
 

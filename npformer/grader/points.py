@@ -18,7 +18,8 @@ from npformer.grader.grading_process import Row
 from npformer.grader.lateness import sort_attempts
 from npformer.grader.submissions import SUFFIX, Submission
 
-# A spreadsheet runs text that starts with one of these characters, also in their full-width forms.
+# A spreadsheet evaluates a cell as a formula if it starts with one of these characters. Some programs also
+# accept the full-width forms.
 FORMULA = r"(?=[=+\-@\t\r\n＝＋－＠])"
 OWNER_COLUMNS = ("id", "name", "email")
 ANSWERS_HEADER = (*Row._fields, "points", *OWNER_COLUMNS)
@@ -99,7 +100,7 @@ def compute_class_points(
 ) -> list[StudentPoints]:
     """Return the points of each student, including students who submitted nothing.
 
-    `days_late` has the number of days by the name of the file.
+    `days_late` maps the name of each file to the number of days that it is late.
     """
     rows_by_file = defaultdict[str, list[Row]](list)
     for row in rows:

@@ -36,7 +36,7 @@ class Regrading(NamedTuple):
     lines: list[list[str]]  # the lines of the old table, without the header
     old_rows: list[Row]  # the rows of all other files that still exist
     claims: dict[str, str]  # for each file of the table, a text that names its student
-    old_names: set[str]  # the names in the old table of all files that belonged to the student
+    old_names: set[str]  # all files that belonged to the student in the old table
 
 
 def start_regrading(
@@ -49,7 +49,8 @@ def start_regrading(
     """Find the student whom `text` names, and the files to grade again.
 
     These are the files of the student and the files without an owner, because a new file of the student may
-    be among them. Raises ValueError if the table does not fit or if `text` does not name one student.
+    be among them. Raises ValueError if the table belongs to other exercises, or if `text` does not name
+    exactly one student.
     """
     lines = _read_lines(table, ANSWERS_HEADER)
     names = {quote_formula(file.name): file.name for file in files}
@@ -113,8 +114,8 @@ def _join(students: Iterable[Student]) -> str:
 def _read_claims(lines: Iterable[Sequence[str]], rows: Iterable[Row], has_class_list: bool) -> dict[str, str]:
     """Return, for each file of the table, a text by which `find_owners` finds its student again.
 
-    With a class list, this is the number, the email address or else the name. Without a class list, the path
-    has the number, and this is the name.
+    With a class list, the text is the student's number, or else the email address, or else the name. Without
+    a class list, the text is the name, because `find_owners` takes the number from the path.
     """
     claims = {}
     for line, row in zip(lines, rows, strict=True):
@@ -130,7 +131,7 @@ def _read_owner(line: Sequence[str]) -> Student:
 
 
 def _get_key(student: Student) -> str:
-    """Return what identifies a student best: the number, the email address or the name."""
+    """Return the number of a student, or else the email address, or else the name."""
     return student.id or student.email or student.name
 
 
@@ -160,7 +161,10 @@ def _read_lines(table: Path, header: Sequence[str]) -> list[list[str]]:
 
 
 def _read_row(line: Sequence[str], names: dict[str, str]) -> Row:
-    """Return the row of a line of the table of answers; `names` are the names of files by their cells."""
+    """Convert a line of the table of answers to a row.
+
+    `names` maps the cell with the name of a file to the name, because `quote_formula` may change it.
+    """
     cells: dict[str, str | tuple[str, ...]] = dict(zip(Row._fields, map(unquote_formula, line), strict=False))
     for field, default in Row._field_defaults.items():
         if isinstance(default, tuple):
@@ -190,7 +194,7 @@ def merge_rows(regrading: Regrading, files: Iterable[Submission], new_rows: Iter
 
 
 def merge_answers(regrading: Regrading, text: str, owners: Owners) -> str:
-    """Return the old table of answers with the student's lines of the new table, which is `text`."""
+    """Return the old table of answers with the student's lines replaced by those of the new table `text`."""
     own_names = {name for name, owner in owners.by_file.items() if owner == regrading.student}
     changed = {quote_formula(name) for name in own_names | regrading.old_names}
     new_lines = list(csv.reader(io.StringIO(text, newline="")))[1:]
@@ -201,7 +205,10 @@ def merge_answers(regrading: Regrading, text: str, owners: Owners) -> str:
 
 
 def merge_grades(student: Student, old_lines: Sequence[list[str]], text: str) -> str:
-    """Return the old table of grades with the student's line of the new table, which is `text`."""
+    """Return the old table of grades with the student's line replaced by that of the new table `text`.
+
+    If the old table has no line of the student, the new line is added at the end.
+    """
     header, *lines = csv.reader(io.StringIO(text, newline=""))
     key = [quote_formula(cell) for cell in (student.id, student.name, student.email)]
     new_lines = [line for line in lines if line[: len(key)] == key]

@@ -337,7 +337,7 @@ def _draw_topics(class_points: Sequence[StudentPoints]) -> list[str]:
 
 
 def _draw_weak_students(class_points: Sequence[StudentPoints], worth: float) -> list[str]:
-    """Return a bar for each student with less than half of the points, and a list of failed exercises."""
+    """Return a bar for each student with less than half of the points, with exercises not yet correct."""
     weak = sorted((entry for entry in class_points if entry.total < worth / 2), key=lambda entry: entry.total)
     lines = []
     for entry in weak[:MAX_WEAK_STUDENTS]:

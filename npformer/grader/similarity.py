@@ -22,8 +22,8 @@ MIN_SHARED_RUNS = 20  # the least number of common runs in a reported pair
 MIN_SHARE = 0.5  # the least ratio of the common runs to the runs of the shorter submission
 PACKAGE = "npformer's own source"
 READ_ERRORS = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
-# A quantifier with a plus (`*+`) never gives characters back, and a string without an end goes to the end of
-# its line or file. Therefore the time grows only with the length of the text, whatever a student writes.
+# A possessive quantifier (`*+`) never backtracks, and a string without a closing quote extends to the end of
+# its line or file. Therefore the time is proportional to the length of the text, whatever a student writes.
 TOKEN = re.compile(
     r"""
     \#.*|\s+  # a comment and space are left out

@@ -1,11 +1,11 @@
 """Find the files of a class in the download of a learning management system (LMS).
 
-The download is a folder, a zip file or a single file. Canvas, Moodle, Blackboard and Gradescope write the
-student's number or login, and sometimes more, into the names of the files. A file that is neither a .py file
-nor a notebook is listed with the reason why it is not graded.
+The download is a folder, a zip file or a single file. Most systems write the student's number or login into
+the names of files or folders; Gradescope writes the number of the submission. A file that is neither a .py
+file nor a notebook is listed with the reason why it is not graded.
 
-The times of files and of zip entries are never used: students can choose them, and an LMS replaces them by
-the time of the download.
+The modification times of files and of zip entries are never used: students can choose these times, and an LMS
+replaces them by the time of the download.
 """
 
 import os
@@ -64,7 +64,7 @@ class Submission(NamedTuple):
 
     name: str  # the path in the folder or zip file; control characters and invalid bytes are escaped
     open: Callable[[], IO[bytes]]
-    original_name: str  # `name` without a zip file of the whole class; anonymous grading keeps it
+    original_name: str  # the path inside a zip file of the whole class; never replaced by a number
     skip_reason: str = ""  # why the file is not graded; "" if it is graded
     companions: tuple["Submission", ...] = ()  # the student's other files, which this file may use
 
@@ -115,8 +115,9 @@ def _make_names_unique(files: list[Submission]) -> Iterator[Submission]:
 def parse_lms_name(path: str) -> LmsName | None:
     """Return the fields that an LMS has written into a path, or None for a path without such a name.
 
-    A student chooses the names of the files in a submission, and the end of the name that the LMS writes.
-    Therefore the first folder with such a name counts, and in this folder the number that comes first.
+    The name that an LMS writes ends with the name of the uploaded file, which the student has chosen. The
+    student has also chosen all names inside an uploaded zip file. Therefore only the first part of the path
+    that fits a pattern counts. If this part fits several patterns, the one whose id begins first counts.
 
     >>> parse_lms_name("class/smithanna_LATE_4711_990_hw1.zip/eve_4712_991_hw1.py")
     LmsName(system='canvas', id='4711', name='smithanna', is_late=True, time='', number=990)
@@ -136,10 +137,11 @@ def parse_lms_name(path: str) -> LmsName | None:
 
 
 def find_students(files: list[Submission], owners: Mapping[str, str]) -> dict[str, str]:
-    """Return the student of each file by file name, as far as the path shows the student.
+    """Return a text that identifies the student of each file, by file name.
 
-    This is used for limits only. `owners` are the students whom the class list shows. Otherwise, the number
-    in the file name of an LMS or the student's zip file shows the student. Other files are left out.
+    The result is used only for limits per student. `owners` maps files to the students that the class list
+    gives. For any other file, the text is the id that an LMS has written into the path, or else the path of
+    the zip file that contains the file. Files without any of these are left out.
     """
     students = {}
     for file in files:
@@ -161,7 +163,7 @@ def _get_zip_name(path: str) -> str:
 
 
 def skip_surplus_files(files: list[Submission], students: Mapping[str, str]) -> list[Submission]:
-    """Return the files. If a student has more than MAX_FILES files to grade, the others get a skip reason."""
+    """Return the files. After a student's first MAX_FILES files to grade, the rest get a skip reason."""
     counts = Counter[str]()
     checked = []
     for file in files:
@@ -205,8 +207,9 @@ def _get_folder_skip_reason(folder: Path) -> str:
 def _open_inside(path: Path, folder: Path) -> IO[bytes]:
     """Open a file in the folder.
 
-    A link is never followed: it could show another student's answers or any of the teacher's files. A
-    submission without a sandbox could replace a file by a link, so this is also checked here.
+    A link is never followed, because it could lead to another student's answers or to the teacher's files.
+    Links are already skipped when the files are listed. They are checked again here, because a submission
+    that runs without a sandbox could replace a file by a link.
     """
     is_link = path.is_symlink() or not path.resolve().is_relative_to(folder.resolve())
     if is_link and path != folder:

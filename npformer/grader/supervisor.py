@@ -99,12 +99,12 @@ class GradingProcess:
     def send(self, file: Submission, ids: list[str], student: str) -> None:
         """Send a file to the process, and start the clock that kills the process if it does not answer.
 
-        A submission without a sandbox may have stopped the process. Then only SIGKILL ends the process, and
-        every wait for it.
+        Without a sandbox, a submission can stop this process with SIGSTOP. Then only SIGKILL ends the
+        process, and with it the wait for its report.
         """
         self.file = file
         self.clock = threading.Timer(get_longest_time(self.limits, len(ids)), self.kill_stuck)
-        self.clock.daemon = True  # A run that a second signal ends does not wait for the timer.
+        self.clock.daemon = True  # If a second signal ends the run, Python does not wait for the timer.
         self.clock.start()
         with suppress(OSError):  # If the process has ended, `receive` reports this.
             message = (file.name, _read_or_explain(file), ids, student, read_companions(file))
@@ -155,7 +155,7 @@ def iter_reports(
     """
     protect_memory()
     adopt_orphans(True)
-    resource_tracker.ensure_running()  # Python's own process, which the next process starts
+    resource_tracker.ensure_running()  # This helper process of Python must be in `others` below.
     others = set(list_children(os.getpid()))
     remove_old_homes()
     home, lock = _make_home()
@@ -178,7 +178,8 @@ def iter_reports(
 def _make_home() -> tuple[str, int]:
     """Make the temporary directory of this run. Returns its path and the descriptor of its lock.
 
-    Another run could remove a directory without a lock. So the directory gets its name when it has a lock.
+    Another run removes every directory that has this name and no lock. So the directory is locked first, and
+    then gets its name.
     """
     unlocked = tempfile.mkdtemp(prefix=f"new-{HOME_PREFIX}")
     lock = _lock_directory(unlocked)
@@ -264,7 +265,7 @@ def _distribute(
             idle.append(process)
         if report:
             yield report
-        if current.files:  # The process at the end of `idle`, which has graded this student, comes next.
+        if current.files:  # They come next, and go to the process that was appended to `idle`.
             waiting.append(current)
 
 

@@ -93,7 +93,7 @@ def encode_table(table: Table) -> bytes:
 
 
 def find_column(header: Sequence[str], name: str) -> int | None:
-    """Return the index of a column. Case, spaces around the name and underscores do not matter."""
+    """Return the index of the column with this name, or None. Names are compared after normalization."""
     names = [normalize_column_name(column) for column in header]
     wanted = normalize_column_name(name)
     return names.index(wanted) if wanted in names else None

@@ -69,7 +69,9 @@ def parse_time(text: str) -> float | None:
 
 
 def _translate_date(text: str) -> str:
-    """Return a date of Moodle in English without the day of the week. Other texts stay as they are.
+    """Return a time of Moodle without the day of the week, and with the name of the month in English.
+
+    A text without a known day of the week or month does not change.
 
     >>> _translate_date("Dienstag, 3. März 2026, 22:15")
     '3 March 2026, 22:15'
@@ -87,7 +89,7 @@ def _translate_date(text: str) -> str:
 
 
 def _find_zone(name: str) -> tzinfo | None:
-    """Return the time zone with this name or distance from UTC, or None if it is unknown."""
+    """Return the time zone with this name or offset from UTC, or None if it is unknown."""
     if name == "UTC":
         return UTC
     try:

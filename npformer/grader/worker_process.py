@@ -29,8 +29,8 @@ from npformer.grader.worker.sandbox import MAX_PROCESSES
 
 # This command also removes directories that a submission has made unreadable or too deep for Python.
 REMOVE_COMMAND = ("sh", "-c", 'chmod -R u+rwX "$0"; rm -rf "$0"')
-REMOVE_SECONDS = 60.0  # the time limit of this command
-WATCH_SECONDS = 0.2  # the time between two looks at the memory and the processes of a submission
+REMOVE_SECONDS = 60.0  # the time limit of REMOVE_COMMAND
+WATCH_SECONDS = 0.2  # the time between two measurements of a submission's memory and processes
 SANDBOX_PROCESSES = 4  # the largest number of processes that bubblewrap adds
 HOMES = ("HOME", "TMPDIR", "MPLCONFIGDIR", "IPYTHONDIR")
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -46,7 +46,7 @@ ENVIRONMENT = {
 class WorkerProcess:
     """The process that runs one submission.
 
-    `finding` says why the submission was ended while it was watched, or is None.
+    `finding` is the reason why the watching thread has ended the submission, or None.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class WorkerProcess:
         self.protection = protection
         self.megabytes = megabytes
         self.directory = ""
-        self.cpu_seconds = 0.0  # the CPU seconds of all processes together when they were last watched
+        self.cpu_seconds = 0.0  # the CPU seconds of all processes together, when last measured
         self.others = set(list_children(os.getpid()))  # children that belong to no submission
         own_end, worker_end = socket.socketpair()
         with worker_end:
@@ -129,7 +129,7 @@ class WorkerProcess:
             processes = list(_iter_descendants(self.others))
             self._measure_cpu(processes)
             megabytes = sum(map(_read_memory, processes)) / 2**20
-            # Many processes may also use too much memory together, so their number comes first.
+            # Too many processes may also use too much memory together, so their number is checked first.
             if len(processes) > MAX_PROCESSES + SANDBOX_PROCESSES:
                 self.finding = make_finding("too_many_processes", count=MAX_PROCESSES)
             elif megabytes > self.megabytes:
@@ -142,7 +142,10 @@ class WorkerProcess:
                 return
 
     def _measure_cpu(self, processes: Iterable[int]) -> None:
-        """Measure the CPU seconds of these processes. Processes that have ended since count as before."""
+        """Measure the CPU seconds of these processes together, and keep the largest sum so far.
+
+        The sum can fall, because processes that have ended are no longer measured.
+        """
         self.cpu_seconds = max(self.cpu_seconds, sum(map(_read_cpu_seconds, processes)))
 
 
@@ -156,10 +159,11 @@ def count_allowed_processes(protection: Protection) -> int:
 
 
 def _make_environment(contents: Contents, directory: str, search_path: list[str]) -> dict[str, str]:
-    """Return the environment variables of a worker, whose working directory is "" in a sandbox.
+    """Return the environment variables of a worker.
 
-    Only the variables that programs need are passed on, because the teacher's environment may contain
-    passwords and access tokens.
+    `directory` is the worker's working directory, or "" in a sandbox, where it is WORKING_DIRECTORY. Only the
+    variables that programs need are passed on, because the teacher's environment may contain passwords and
+    access tokens.
     """
     modules = [PACKAGE_DIRECTORY, f"{PACKAGE_DIRECTORY}/hidden"]
     if directory:
@@ -250,7 +254,8 @@ def _sum_fields(path: Path, names: Sequence[str]) -> int:
 
 def _read_cpu_seconds(process_id: int) -> float:
     """Return the CPU seconds of a process and of its children that have ended."""
-    # The name of the program, in parentheses, can contain spaces. Four times follow after 11 other fields.
+    # The name of the program is in parentheses and can contain spaces. After the name there are 11 other
+    # fields, and then the user and system time of the process and of its ended children, in clock ticks.
     fields = _read_text(Path(f"/proc/{process_id}/stat")).rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 

@@ -150,7 +150,7 @@ def add_lateness(class_list: Iterable[Student], worksheet: Worksheet) -> list[St
 
 
 def fill_worksheet(worksheet: Worksheet, class_points: Iterable[StudentPoints]) -> tuple[bytes, list[str]]:
-    """Return the bytes of the worksheet with the points, and what the teacher has to decide.
+    """Return the bytes of the worksheet with the points, and the cases that the teacher has to decide.
 
     Only students with a submission that was read get points. The other cells stay as they are.
     """
@@ -193,7 +193,7 @@ def _match_rows(
 
 
 def _describe(entry: StudentPoints) -> str:
-    """Return a student with the points."""
+    """Return the beginning of a sentence: the student and the points."""
     return f"{entry.student} has {count(entry.total, 'point')}"
 
 

@@ -41,7 +41,7 @@ def make_autograder(assignment: Path) -> bytes:
     files = {}
     for name in SCRIPTS:
         script = (Path(__file__).parent / name).read_bytes()
-        files[name] = script.replace(b"\r\n", b"\n")  # git may write the files of Windows in a clone
+        files[name] = script.replace(b"\r\n", b"\n")  # On Windows, git may have written \r\n.
     files[assignment.name] = assignment.read_bytes()
     wheel_name, wheel = make_wheel()
     files[wheel_name] = wheel

@@ -4,19 +4,19 @@ import re
 import warnings
 from contextlib import suppress
 
-# The signs of text that IPython translates: magics, shell commands, questions, prompts, an indented cell.
+# Text that IPython translates: magics, shell commands, requests for help, prompts, or an indented cell.
 MAGIC_SIGN = re.compile(r"\A\s|^\s*(%|!|\?|>>>|In \[)|\?\s*$|=\s*[%!]", re.MULTILINE)
 CELL_MAGIC = re.compile(r"\s*%%([\w!]+)[ \t]*(.*)\n?")
 LINE_MAGIC = re.compile(r"^(\s*)%(\w+)[ \t]*(.*)$", re.MULTILINE)
-# Lines for the system's shell, lines that ask for help, and magics of a cell that come too late in the cell.
+# Shell commands, requests for help, and cell magics that are not at the beginning of the cell.
 OTHER_LINE = re.compile(r"^(\s*)(!.*|%%.*|\?{1,2}[\w.]+|[\w.]+\?+)$", re.MULTILINE)
 
 
 def translate_magics(source: str) -> str:
     """Translate a cell, a file or a statement that is not Python.
 
-    IPython finds the magics. Without IPython, a line that begins with % is a magic, and a line for the
-    system's shell becomes `pass`.
+    If IPython is installed, it translates all magics except a cell magic. Without IPython, each line that
+    begins with a single % is translated as a magic, and a line in `OTHER_LINE` becomes `pass`.
 
     >>> translate_magics("%%time -q\\nx = 1")
     "get_ipython().run_cell_magic('time', '-q', 'x = 1')"

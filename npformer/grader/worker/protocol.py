@@ -1,12 +1,14 @@
-"""The messages between a worker and the grading process, which contain plain values and arrays of numbers.
+"""Encode, send and receive the messages between a worker and the grading process.
+
+A message contains only plain values and arrays of numbers.
 
 A message is sent as a **frame**, a value in JSON. JSON has no types such as tuples and arrays. A value of
 such a type is sent as an object with one entry. The key of this entry is the character NUL and a letter. An
 array is sent as dtype, shape and bytes.
 
 A submission can send any bytes to the grading process. Therefore the grading process checks every frame
-before using a value, and rejects frames above the limits below. The process does not use pickle, which can
-run code.
+before using a value, and rejects frames that exceed the limits defined below. The process does not use
+pickle, which can run code.
 """
 
 import base64

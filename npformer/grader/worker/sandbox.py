@@ -1,4 +1,4 @@
-"""Settings that a process makes for itself: limits, and options of Linux that protect or end it.
+"""Resource limits and options of Linux that a process sets for itself.
 
 bubblewrap makes the sandbox (module `bubblewrap`). The worker adds these limits before it runs a submission.
 """
@@ -30,12 +30,12 @@ def protect_memory() -> None:
 
 
 def end_with_parent(number: int = signal.SIGKILL) -> None:
-    """Send this signal to this process when its parent ends, also after SIGKILL."""
+    """Let the kernel send this signal to this process when its parent ends, even if the parent was killed."""
     set_process_option(PR_SET_PDEATHSIG, number)
 
 
 def adopt_orphans(is_on: bool) -> None:
-    """Make this process the parent of every orphaned descendant.
+    """Set whether this process becomes the parent of every orphaned descendant.
 
     A submission can start a process in a new session and end the parent of that process. Such an orphan would
     otherwise become a child of process 1 of the system, and the grading process would not find it.

@@ -191,10 +191,11 @@ class _FakeNpformer(MetaPathFinder, Loader):
 
 
 def leave_search_path() -> None:
-    """Remove the directories of this package and of the server from the search path of imports.
+    """Remove the first two directories of PYTHONPATH from the search path of imports.
 
-    These are the first two directories of PYTHONPATH. The server's directory stays in PYTHONPATH. If a
-    submission starts another Python process, that process finds only the empty npformer.py there.
+    The first directory contains this package, and is also removed from PYTHONPATH. The second contains the
+    empty module npformer.py, and stays there: if a submission starts another Python process, that process
+    imports the empty module.
     """
     package, home, *others = os.environ["PYTHONPATH"].split(os.pathsep)
     sys.path[:] = [path for path in sys.path if path not in (package, home)]

@@ -1,4 +1,4 @@
-"""Run Python source statement by statement. A statement that fails costs only itself.
+"""Run Python source statement by statement. If a statement fails, the other statements still run.
 
 If the source is not valid Python, its magics are translated, and the statements that can be parsed are run. A
 module that is not installed is replaced by an object that raises an error as soon as it is used.
@@ -45,7 +45,7 @@ class Record:
         self.places = set[str]()  # the file names in the compiled code, such as "code cell 2"
         self.failures: list[Failure] = []
         self.failed_names: dict[str, Failure] = {}  # the statements that should have defined these names
-        self.notes: list[str] = []  # sentences about things that cost no statement
+        self.notes: list[str] = []  # sentences about events after which every statement has still run
 
     def add_failure(self, where: str, reason: str, names: set[str]) -> None:
         """Record a failed statement, which should have defined these names."""
@@ -139,8 +139,8 @@ class Runner:
     def _define_without_annotations(self, statement: ast.stmt, place: str, error: BaseException) -> bool:
         """Define a function or class without evaluating its annotations. Returns False if this fails too.
 
-        Python 3.14 and newer do not evaluate annotations either. An annotation such as `x: torch.Tensor` is
-        also no use of the module torch.
+        Python 3.14 and newer do not evaluate annotations at this point either. An annotation such as
+        `x: torch.Tensor` should also not fail only because the module torch is missing.
         """
         is_definition = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         if not is_definition or not isinstance(error, Exception):
@@ -158,7 +158,7 @@ class Runner:
     def _replace_module(self, statement: ast.stmt, place: str, error: BaseException) -> bool:
         """Define the name of an import whose module is not installed. Returns False for other statements.
 
-        A name that exists is kept.
+        If the name is already defined, it keeps its value.
         """
         if not isinstance(error, ModuleNotFoundError):
             return False
@@ -173,7 +173,8 @@ class Runner:
     def make_missing_module(self, requested: str, where: str) -> "MissingModule":
         """Return the replacement for a module, and note that the module is not installed.
 
-        The current exception names the missing module. It may be a module that the requested module imports.
+        The current exception gives the name of the missing module. This can be the requested module, or a
+        module that the requested module imports.
         """
         module = getattr(sys.exception(), "name", None) or "a module"
         if requested.startswith(f"{module}."):
@@ -182,7 +183,7 @@ class Runner:
         return MissingModule(module)
 
     def _guard_function_imports(self, statement: ast.stmt, place: str) -> None:
-        """Change the imports in functions, so that they define the name of a module that is not installed."""
+        """Change the imports in functions, so that a missing module is replaced as at the top level."""
         for node in ast.walk(statement):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 _ImportGuard(partial(self.record.format_where, place)).generic_visit(node)
@@ -196,14 +197,14 @@ class Runner:
         self.record.add_failure(where, reason, _list_bound_names(statement))
 
     def _find_line(self, statement: ast.stmt, place: str, error: BaseException) -> str:
-        """Return the line of a statement in this place that raised the error."""
+        """Return the place with the line in it that raised the error, or the line of the statement."""
         lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == place]
         line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
         return self.record.format_where(place, line or (lines[-1] if lines else statement.lineno))
 
 
 def _split_import(statement: ast.stmt) -> Iterator[ast.stmt]:
-    """Yield an import of several names as several statements, so that a bad name costs only itself."""
+    """Yield an import of several names as several statements, so that one bad name does not affect others."""
     if not isinstance(statement, ast.Import | ast.ImportFrom):
         yield statement
         return
@@ -335,8 +336,8 @@ def _parse_lines(lines: list[str], start: int) -> list[ast.stmt]:
 def _find_statement(lines: list[str], start: int, ends: list[int]) -> int:
     """Return how many parts make a complete statement, or 0. The parts begin at `start` and end at `ends`.
 
-    A list or a text with several lines can have lines that are not indented, so it consists of several parts.
-    So does a statement with branches such as `else`.
+    A statement can have several parts, because a part ends before the next unindented line. Such lines occur
+    inside a list or string with several lines, and at branches such as `else`.
     """
     found = 0
     for count, end in enumerate(ends, 1):

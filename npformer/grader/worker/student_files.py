@@ -15,7 +15,7 @@ from .student_module import decode_source
 
 
 def use_student_files(folder: str, files: dict[str, Any], record: Record) -> None:
-    """Write the files into the working folder, and continue in `folder`, where the submission was.
+    """Write the files into the working folder, and change to the submission's own folder, `folder`.
 
     `files` has the bytes of each file, by path. The copies are read-only.
     """
@@ -42,7 +42,7 @@ def _write_copy(path: Path, data: bytes) -> None:
 
 
 class StudentLoader(SourceFileLoader):
-    """Imports a file of the student like a submission: a statement that fails costs only itself."""
+    """Imports a file of the student. If a statement fails, the other statements still run."""
 
     def __init__(self, record: Record, fullname: str, path: str) -> None:
         super().__init__(fullname, path)

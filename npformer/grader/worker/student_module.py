@@ -46,7 +46,7 @@ class StudentModule(NamedTuple):
 
 
 def run_submission(name: str, data: bytes, record: Record | None = None) -> StudentModule:
-    """Run the file, or the notebook's cells in order. A statement that fails costs only itself."""
+    """Run the file, or the notebook's cells in order. If a statement fails, the others still run."""
     record = record or Record()
     # Jupyter runs a notebook as a program, in which `__name__` is "__main__". A file is imported.
     module = ModuleType("__main__" if _is_notebook(name) else MODULE_NAME)
@@ -75,7 +75,7 @@ def run_submission(name: str, data: bytes, record: Record | None = None) -> Stud
 def make_input(record: Record) -> Callable[..., str]:
     """Return the replacement for `input`. It returns an empty text, as if the student pressed Enter.
 
-    After many calls it raises EOFError, because the caller may repeat the question for ever.
+    After many calls it raises EOFError, because the submission may repeat the question forever.
     """
     remaining = iter(range(MAX_INPUTS))
 
