@@ -263,8 +263,9 @@ class Parser:
         self.tokens = tokens
         self.position = 0
         self.depth = 0
-        # This field is "" unless the part that was read last has no brackets. Then the field says what this
-        # part is: the argument of √ ("root"), the argument of another function ("function"), or "exponent".
+        # The end of an argument or exponent without brackets is not clear. If such a part was read last, this
+        # field is "root" (the argument of √), "function" (the argument of another function) or "exponent".
+        # Otherwise it is "".
         self.bare = ""
 
     @property

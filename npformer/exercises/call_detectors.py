@@ -219,7 +219,7 @@ def broken_invariance(trial: Trial) -> Finding | None:
 
 
 def _breaks_scaling(trial: Trial, change: Change, factor: float) -> bool:
-    """Return whether there is a call whose answer a change does not multiply by the expected factor."""
+    """Return whether the change fails to multiply the answer by the expected factor in some call."""
     for given in trial.calls:
         before = trial.both(given)
         after = trial.both(change(*given))
@@ -385,7 +385,10 @@ def _row_axis(trial: Trial, name: str) -> str:
 
 
 def ignores_a_line(trial: Trial) -> Finding | None:
-    """Report a row of an argument, or an entry along its axis 0, that does not affect the answer."""
+    """Report a first or last row of an argument that does not affect the answer, although it should.
+
+    If there is no such row, report such a first or last entry along axis 0.
+    """
     if any(a.shape != b.shape for a, b in trial.pairs):
         return None
     for whole in (False, True):

@@ -36,7 +36,7 @@ from npformer.exercises.task import RIGHT, Choice, Code, Mistake, Numbers, Task,
 from npformer.exercises.verdict import Finding, Role, Verdict, make_finding
 
 SECONDS = 10.0  # the limit of CPU time for one answer
-ROUGH = 2e-2  # the tolerance for float32 answers to scores near 1000, which have few correct digits
+ROUGH = 2e-2  # the tolerance of hard calls for answers in float32 or float16, which have few digits
 HUGE = 10**6  # a larger number of entries is not analysed; no task asks for so many
 AXES = 6  # a larger number of axes is not analysed; no task asks for so many
 
@@ -283,7 +283,7 @@ def find_rounding(given: Array, right: Array, task: Numbers) -> Finding | None:
     return None
 
 
-MANY = 1000  # from this size on, an integer with an error below 1 % gets the finding "size_is_right"
+MANY = 1000  # from this magnitude on, an integer with an error below 1 % gets the finding "size_is_right"
 FEW = 10  # for a smaller integer, the finding "off by one" would reveal the answer
 NORMAL_FORMS: dict[
     str, Callable[[Array, Array], tuple[Array, Array]]
@@ -378,7 +378,7 @@ def assess_known_mistakes(
 def reject_unrecognised(task: Code, found: Sequence[Outcome], *observations: Finding) -> Verdict:
     """Return the verdict on a wrong answer that no listed mistake explains.
 
-    The verdict contains these observations.
+    The findings of the verdict include `observations`.
     """
     has_run = any(outcome.arrays for outcome in found)
     if not has_run and not observations:
@@ -411,9 +411,10 @@ def find_first_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]
 
 
 def find_size_of_difference(task: Code, found: Sequence[Outcome]) -> list[Finding]:
-    """Return the largest error over all calls, of the first output that differs.
+    """Find the largest error of the first output that differs. Returns a list with at most one finding.
 
-    The error is relative to the largest correct number of its call. An error that is not finite is left out.
+    The error is taken over all calls, relative to the largest correct number of its call. Errors that are not
+    finite are left out.
     """
     shares: dict[str, list[float]] = {}
     for outcome, expected in zip(found, detectors.run_solution(task), strict=True):
@@ -584,7 +585,7 @@ def _find_outputs_that_agree(
 def find_agreeing_lines(probe: Probe, sides: Sequence[tuple[Array, Array]]) -> list[Finding]:
     """Report the columns that are correct in every call.
 
-    If no column is correct, report rows, and then lines along other axes.
+    If no column is correct, report correct rows, or else the correct indices of an earlier axis.
     """
     ndim = sides[0][1].ndim
     for axis in reversed(range(ndim)):

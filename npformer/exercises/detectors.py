@@ -229,7 +229,7 @@ def _entries(raw: Any) -> list[Array]:
 
 
 def find_transposed_weights(task: Code, function: Function) -> Finding | None:
-    """Report weights that the function transposes by mistake, even if some calls fail for this reason."""
+    """Report weights that the function wrongly transposes or does not transpose, even if calls fail."""
     calls = task.probe.calls + task.probe.fresh
     trial = Trial(
         task.probe, function, task.right, output=0, calls=calls, found=(), right=(), memo={},

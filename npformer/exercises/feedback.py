@@ -56,7 +56,8 @@ def _write_sentences(verdict: Verdict, role: Role) -> list[str]:
 def _write_observations(verdict: Verdict) -> list[str]:
     """Write the observations of listed mistakes, of wrong options and of detectors.
 
-    If several mistakes fit and their observations differ, the list of these mistakes is enough.
+    If several mistakes fit and their observations differ, the observations of the mistakes are left out,
+    because `_write_fitting_mistakes` lists the mistakes.
     """
     of_codes = _distinct_observations(verdict)
     if _is_list_of_mistakes(verdict) and len(of_codes) > 1:
@@ -64,7 +65,7 @@ def _write_observations(verdict: Verdict) -> list[str]:
     of_findings = [
         sentence(finding, verdict.outputs)
         for finding in verdict.of_role(Role.OBSERVATION)
-        if not (verdict.codes and finding.kind in SIDES)  # A known mistake says more than its direction.
+        if not (verdict.codes and finding.kind in SIDES)  # "too large" adds nothing to a listed mistake.
     ]
     texts = dict.fromkeys([*of_codes, *of_findings])
     return [text for text in texts if text]

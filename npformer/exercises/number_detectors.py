@@ -198,7 +198,10 @@ def _is_scaled_in_each_call(a: Array, b: Array) -> bool:
 
 
 def _is_scaled_along(a: Array, b: Array, axis: int) -> bool:
-    """Return whether each line along an axis is a multiple of a correct line with at least two numbers."""
+    """Return whether each line along an axis is a multiple of the corresponding correct line.
+
+    An array with an axis of length 1 does not count, because a single number is always a multiple.
+    """
     if a.ndim < 2 or min(a.shape) < 2:
         return False
     c = relations.fit_factors(a, b, (axis,))

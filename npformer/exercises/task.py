@@ -24,7 +24,7 @@ from npformer.exercises.probe import Arguments, Draws, Probe
 
 LINE = 80  # characters per line; on a projector, a notebook breaks longer lines within words
 APART = 10  # a known wrong answer differs from the correct answer by at least 10 tolerances
-EXTRA_DRAWS = 10  # The search for distinct wrong answers ends after this number of further draws.
+EXTRA_DRAWS = 10  # how many more questions are drawn if some known wrong answers are equal
 
 
 class Place(NamedTuple):
@@ -217,7 +217,7 @@ class Draw:
         return int(self.rng.integers(low, high + 1))
 
     def row(self, standard: list[int], low: int = -3, high: int = 4) -> Array:
-        """Draw as many integers from `low` to `high` as the standard list has."""
+        """Draw integers from `low` to `high`, as many as the standard list has entries."""
         if self.rng is None:
             return np.array(standard)
         return self.rng.integers(low, high + 1, size=len(standard))

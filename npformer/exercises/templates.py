@@ -475,5 +475,5 @@ def _capitalise(text: str) -> str:
 
 
 def decapitalise(text: str) -> str:
-    """Return a text with a small first letter."""
+    """Return a text with a lowercase first letter."""
     return text[:1].lower() + text[1:]

@@ -61,9 +61,9 @@ POINTS, MORE = np.array([-2.0, -1, 0, 1, 2]), np.linspace(-8, 8, 65)
 def one_unit(trial: Trial, around: str, kind: str) -> Finding | None:
     """Find out whether the activation function alone is wrong.
 
-    `around` is the text of the solution, in which a call of a function `own` replaces the activation
-    function. The detector defines `own` as the student's activation function. If this function then gives the
-    student's results, only the student's activation function is wrong.
+    `around` is the text of the solution, in which a call of a function `own` replaces the activation function
+    (in a backward pass, its derivative). The detector defines `own` by the student's results for a single
+    hidden unit. If `around` then gives the student's results for every call, nothing else is wrong.
     """
     own, function = partial(of_one_unit, trial), compile_function(around)
     function.__globals__["own"] = own

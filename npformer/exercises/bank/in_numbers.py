@@ -75,8 +75,8 @@ def twins(draw: Draw) -> PosedQuestion:
     })
 
 
-# Accuracies minus 50 %, in percentage points. The list omits 7 and 14. For some sizes of the test set, these
-# values lie exactly at the end of the confidence interval.
+# Accuracies minus 50 %, in percentage points. The list omits 7 and 14: their test sets would have exactly 196
+# and 49 sentences, with which the accuracy lies exactly at the end of the confidence interval.
 ABOVE = (10, 3, 4, 5, 6, 8, 9, 11, 12, 13)
 
 

@@ -245,7 +245,10 @@ def key_heads(trial: Trial) -> Finding | None:
 
 
 def for_either(spread: str) -> list[Edit]:
-    """Return three edits: they replace `np.repeat` by this expression for k, for v, or for both."""
+    """Return three edits: they replace `np.repeat` by the expression `spread` for k, for v, or for both.
+
+    In `spread`, the letter x stands for k or v.
+    """
     pairs = ((f"np.repeat({x}, times, axis=0)", spread.replace("x", x)) for x in "kv")
     return edit_either_line(*(word for pair in pairs for word in pair))
 

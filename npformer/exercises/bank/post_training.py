@@ -28,7 +28,7 @@ def count(draw: Draw) -> PosedQuestion:
 
 
 def draw_lora(draws: Draws) -> Arguments:
-    """Return a random gradient of the sum, random factors, and alpha."""
+    """Return a random gradient of the adapted matrix W + s A B, random factors A and B, and alpha."""
     d_in, d_out, r = draws.size(), draws.size(), draws.size()
     factors = draws.normal(d_in, r), draws.normal(r, d_out)
     return draws.normal(d_in, d_out), *factors, draws.uniform(0.3, 0.9) * r
@@ -145,7 +145,7 @@ def answer_log_prob(logits, ids, n_prompt):
 
 
 def draw_pairs(draws: Draws) -> Arguments:
-    """Return random log-probabilities of N pairs under both models, and beta."""
+    """Return random log-probabilities of N pairs of answers under the model and the reference, and beta."""
     N = draws.size()
     log_p = tuple(-2 - abs(draws.normal(N)) for _ in range(4))
     return *log_p, draws.uniform(0.3, 0.8)
@@ -212,7 +212,7 @@ def grpo_advantage(rewards):
 
 
 def draw_tokens(draws: Draws) -> Arguments:
-    """Return random log-probabilities of N tokens under both models, random advantages, and epsilon."""
+    """Return random log-probabilities of N tokens under the current and old model, advantages, epsilon."""
     N = draws.size(low=8, high=16)
     log_p = -0.1 - 0.5 * abs(draws.normal(N))
     return log_p, log_p - 0.5 * draws.normal(N), draws.normal(N), draws.uniform(0.1, 0.3)

@@ -57,7 +57,7 @@ def read_text(name: str) -> str:
 def find_sections(text: str, pattern: re.Pattern[str]) -> Iterator[dict[str, Any]]:
     """Yield a dict of the named groups for every match of the pattern.
 
-    The key "place" contains the lesson section of the match.
+    The key "place" has the `Place` of the match: what to read, and the section of the lesson.
     """
     for section in text.split("\n# ")[1:]:
         teach, read = section[: section.index(".\n\n## ")].split("\n\nRead ")

@@ -38,7 +38,7 @@ def turning(trial: Trial) -> Finding | None:
     return make_finding("pair_angles", angles=angles[1].tolist())
 
 
-SIZES = (5, 6), (3, 8), (4, 4), (1, 2), (3, 2), (200, 8)  # Late positions show small errors of angles.
+SIZES = (5, 6), (3, 8), (4, 4), (1, 2), (3, 2), (200, 8)  # Small errors in the angles show at late positions.
 CALLS = tuple((normal(*size),) for size in SIZES)
 
 

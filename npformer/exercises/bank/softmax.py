@@ -17,7 +17,7 @@ from npformer.functional import softmax_forward
 def at_the_limits(rows: int, columns: int) -> Array:
     """Return scores near 1000 and near -1000, the limits of the scores that the task allows.
 
-    Row 0 is near 1000. Row 1 has one number near 1000, and its other numbers are near -1000.
+    Row 1 has one number near 1000, and its other numbers are near -1000. All other rows are near 1000.
     """
     numbers = 1000 - np.abs(normal(rows, columns))
     numbers[1, 1:] = -1000 + np.abs(normal(columns - 1, seed=1))
