@@ -1,5 +1,5 @@
-"""Exercises of the bank as quizzes for an LMS: Moodle and Canvas.
+"""Exercises of the bank as quizzes for a learning management system (LMS), such as Moodle or Canvas.
 
-The module `quiz_questions` makes questions from exercises, and `known_answers` finds the numbers that known
-mistakes lead to. The modules `moodle_xml` and `canvas_qti` write one format each.
+The module `quiz_questions` makes questions from exercises, and `known_answers` finds the numbers to which
+known mistakes lead. The modules `moodle_xml`, `canvas_qti` and `qti_21` write one format each.
 """

@@ -19,7 +19,7 @@ QUIZ_FILE = "quiz.xml"
 SCHEMA = ("IMS Content", "1.1.3")  # as in Canvas' own export
 TYPES = {"truth": "true_false_question"}  # all other kinds are multiple-choice questions
 RESPONSE = "response1"
-MOST_OPTIONS = 10  # the options of one question have numbers below those of the next question
+MOST_OPTIONS = 10  # the numbers of options are MOST_OPTIONS * (number of the question) + 0, 1, 2, …
 
 
 def write_canvas_package(categories: Iterable[QuizCategory], title: str) -> bytes:
@@ -115,6 +115,6 @@ def _add_condition(processing: ET.Element, label: str, goes_on: str) -> ET.Eleme
 
 
 def _add_feedback(item: ET.Element, ident: str, text: str) -> None:
-    """Add a feedback, to which the rules refer by its identifier."""
+    """Add a feedback text, to which the rules refer by its identifier."""
     feedback = ET.SubElement(item, "itemfeedback", ident=ident)
     _add_material(ET.SubElement(feedback, "flow_mat"), text)

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 
 class Notation(NamedTuple):
-    """How a format writes the parts of a formula. Each field is a template."""
+    """How a format writes the parts of a formula. Each field is a template; its comment lists the values."""
 
-    root: str  # of one part: the radicand
-    subscript: str  # of two parts: the letter and its index
-    power: str  # of two parts: the base and its exponent
-    word: str  # of one part: an index of several letters
-    formula: str  # of one part: a formula within a text
+    root: str  # the radicand
+    subscript: str  # a letter and its index
+    power: str  # a base and its exponent
+    word: str  # an index of several letters
+    formula: str  # a complete formula within a text
 
 
 # MathJax, which Moodle loads by default, typesets TeX between \( and \).

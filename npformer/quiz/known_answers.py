@@ -11,21 +11,22 @@ from npformer.exercises.feedback import title_of, write_feedback
 from npformer.exercises.task import Mistake, Numbers, PosedQuestion, Wrong
 from npformer.exercises.verdict import Finding, Verdict
 
-LEVEL = 2  # of the feedback: the observation, the likely cause and a question
-# A student's answer is the value of a mistake if it differs by at most 0.9 tolerances of the exercise. This
-# is more than half a unit of the last decimal, so a rounded answer is within. Groups are more than 2
-# tolerances from each other, and the correct answer has 1 tolerance. So no two intervals overlap.
+LEVEL = 2  # the level of the feedback: the observation, the likely cause and a question
+# A student's answer counts as the result of a mistake if it differs from this result by at most 0.9
+# tolerances of the exercise. This is more than half a unit of the last decimal, so the rounded result counts,
+# too. The interval of the correct answer extends 1 tolerance to each side. Groups of wrong answers are more
+# than 2 tolerances from each other and from the correct answer. So no two intervals overlap.
 WRONG_SHARE = 0.9
 EXACT = 1e-6  # the tolerance for an answer that was rounded to too few decimals
 MORE_DECIMALS = 3  # the number of decimals after those that the exercise asks for
-WHOLE_DECIMALS = 3  # the decimals for an exercise that asks for a whole number; a wrong answer may have some
+WHOLE_DECIMALS = 3  # used if the exercise asks for a whole number, because wrong answers may have decimals
 MOST_CODES = 3  # If more mistakes lead to the same number of a list, the feedback does not list them.
 ROUNDED = {"rounded_answer", "truncated_answer"}  # kinds of findings
 PATTERNS = {*ROUNDED, "sign_differs", "one_off", "size_is_right"}
 ALONE = "Judged by number {} alone: {}"
 MANY = "Several known mistakes lead to this number. {}"
 
-Group = dict[Mistake | Wrong, Array]  # {mistake: its answer}; one student's answer could fit all of them
+Group = dict[Mistake | Wrong, Array]  # {mistake: its answer}; the answers are too close to be distinguished
 
 
 class NumberAnswer(NamedTuple):
@@ -55,7 +56,8 @@ class ListAnswer(NamedTuple):
     Attributes
     ----------
     lists : tuple of tuples of float
-        A list is recognised if each of its numbers differs from one of these by at most the tolerance.
+        A list is recognised if there is one of these lists from which each of its numbers differs by at most
+        the tolerance.
     tolerance, is_correct, codes, feedback
         As in `NumberAnswer`.
     """

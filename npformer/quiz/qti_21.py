@@ -16,7 +16,7 @@ from npformer.quiz.quiz_questions import QuizCategory, QuizQuestion
 QTI = "http://www.imsglobal.org/xsd/imsqti_v2p1"  # the name of the namespace; no program opens it
 TEST_FILE = "test.xml"
 SCHEMA = ("QTIv2.1 Package", "1.0.0")
-RESPONSE = "RESPONSE"  # of a choice; the gaps of a list are RESPONSE_1, RESPONSE_2, …
+RESPONSE = "RESPONSE"  # the identifier of a choice; gaps for numbers have RESPONSE_1, RESPONSE_2, …
 FEEDBACK = "FEEDBACK"  # the outcome that holds the identifier of the feedback
 OTHER = "other"  # the identifier of the feedback on a number that is not recognised
 
@@ -118,7 +118,7 @@ def _make_html(name: str, text: str) -> ET.Element:
 
 
 def _add_feedback(item: ET.Element, name: str, texts: Iterable[str]) -> None:
-    """Add a feedback, which is shown if the outcome FEEDBACK has its name."""
+    """Add a feedback text, which is shown if the outcome FEEDBACK has the value `name`."""
     attributes = {"outcomeIdentifier": FEEDBACK, "identifier": name, "showHide": "show"}
     feedback = ET.SubElement(item, "modalFeedback", attributes)
     for text in texts:

@@ -19,7 +19,7 @@ SUFFIXES = {"moodle": ".xml", "qti": ".zip", "qti21": ".zip"}
 
 
 def quiz(options: Namespace) -> Iterator[str]:
-    """Write a quiz. Report the exercises that are left out, and those that have fewer variants."""
+    """Write a quiz. Yield the points and variants of each exercise, and the exercises that are left out."""
     file = check_output_file(options.out, SUFFIXES[options.format])
     seed = normalize_name("quiz: --seed", options.seed)
     assignment = Assignment({}, title="npformer")
@@ -50,7 +50,7 @@ def quiz(options: Namespace) -> Iterator[str]:
 def _find_points(assignment: Assignment, chosen: list[str]) -> tuple[dict[str, float], list[str]]:
     """Return the points for each exercise of the quiz, and the exercises that are left out.
 
-    A chosen exercise that asks for a function is not left out, so that it causes an error.
+    A chosen exercise that asks for a function is not left out here, so `make_categories` rejects it.
     """
     points = {exercise_id: sum(parts.values()) for exercise_id, parts in assignment.points.items()}
     if not points:

@@ -51,11 +51,12 @@ class QuizQuestion(NamedTuple):
     text, answer_form, hint, reading : str
         The text of the question, the form of the answer, the hint, and what to read.
     options : tuple of Option
-        For a number or a list of numbers, the correct answer and the answers to which some mistakes lead.
+        The options of a choice. For a number or a list of numbers, these are the correct answer and the
+        answers to which some mistakes lead.
     numbers : tuple of tuples of NumberAnswer
         The recognised answers for each number of the answer: one tuple for a number, none for a choice.
     lists : tuple of ListAnswer
-        The recognised answers if the answer is a list of numbers, and if the whole list is compared.
+        The recognised answers for an LMS that compares whole lists, if the answer is a list of numbers.
     other : str
         The feedback on a number that is not recognised.
     """
@@ -185,9 +186,9 @@ def _make_number_question(task: Numbers, name: str, variant: int) -> QuizQuestio
 
 
 def _choose_options(task: Numbers, name: str, variant: int) -> list[Option]:
-    """Return the correct answer and the answers of some mistakes as options, in the order of their numbers.
+    """Return the correct answer and the answers of some mistakes as options, sorted by their values.
 
-    If an exercise has many known mistakes, the variants take turns with them.
+    If an exercise has more than MOST_WRONG groups of known mistakes, the next variant uses the next groups.
     """
     posed = task.posed(name)
     right = np.asarray(posed.answer, float)
