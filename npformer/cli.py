@@ -553,7 +553,7 @@ def _add_workers(command: argparse.ArgumentParser) -> None:
 
 
 def _add_exercises_option(command: argparse.ArgumentParser, *names: str) -> None:
-    """Add the option that chooses the exercises, under these names."""
+    """Add the option that chooses the exercises. The option gets these names."""
     command.add_argument(
         *names,
         help="the ids of the exercises, such as pe.table,order.bag (default: the exercises of --assignment, "
@@ -647,7 +647,7 @@ def _run_trace(options: argparse.Namespace) -> Iterator[str]:
 def _check_trace(trace: Trace) -> str:
     """Compare the gradients of the trace with those of `encoder_block_backward`.
 
-    Add the table of `gradcheck`.
+    Returns a text with the largest difference and the table of `gradcheck`.
     """
     x, block, config = trace.named["x"].value, trace.example.block, trace.example.config
     _, cache = encoder_block_forward(x, block, config)
