@@ -378,7 +378,7 @@ def assess_known_mistakes(
 def reject_unrecognised(task: Code, found: Sequence[Outcome], *observations: Finding) -> Verdict:
     """Return the verdict on a wrong answer that no listed mistake explains.
 
-    The findings of the verdict include `observations`.
+    The findings of the verdict include ``observations``.
     """
     has_run = any(outcome.arrays for outcome in found)
     if not has_run and not observations:

@@ -57,7 +57,7 @@ def _write_observations(verdict: Verdict) -> list[str]:
     """Write the observations of listed mistakes, of wrong options and of detectors.
 
     If several mistakes fit and their observations differ, the observations of the mistakes are left out,
-    because `_write_fitting_mistakes` lists the mistakes.
+    because ``_write_fitting_mistakes`` lists the mistakes.
     """
     of_codes = _distinct_observations(verdict)
     if _is_list_of_mistakes(verdict) and len(of_codes) > 1:
@@ -132,7 +132,8 @@ WRONG_CHOICES = ("not_this_option", "not_so")
 def _write_needed_places(verdict: Verdict) -> list[str]:
     """Write the sentences about failed calls and wrong shapes.
 
-    A student needs them in addition to the observations.
+    A student needs these sentences in addition to the observations. They are left out if a listed mistake or
+    the form of the returned value explains the answer.
     """
     kinds = {finding.kind for finding in verdict.findings}
     if verdict.codes or "outputs_returned" in kinds:

@@ -531,7 +531,7 @@ def compare_outputs(found: Outcome, expected: Outcome) -> tuple[bool, ...]:
 def are_equal_outcomes(found: Outcome, expected: Outcome, tolerance: float | None = None) -> bool:
     """Return whether two outcomes have the same arrays, or whether both calls failed.
 
-    A tolerance is relative to the largest entry or 1. Without a tolerance, `are_equal` compares the arrays.
+    A tolerance is relative to the largest entry or 1. Without one, ``are_equal`` compares the arrays.
     """
     if not expected.arrays or not found.arrays:
         return not expected.arrays and found.failed

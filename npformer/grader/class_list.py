@@ -270,7 +270,7 @@ def _choose_candidates(by_path: set[Student], claimed: set[Student]) -> set[Stud
 
 
 def _describe_conflict(file: str, candidates: set[Student], claimed: set[Student]) -> str:
-    """Return what the teacher has to decide about a file, or "" if exactly one student fits it."""
+    """Return the problem with the owner of a file that the teacher has to decide, or "" if there is none."""
     if len(candidates) != 1:
         return f"{file} fits {_join_students(candidates) or 'no student on the class list'}"
     (owner,) = candidates
@@ -412,7 +412,8 @@ def _find_class_folder(index: Index, paths: Sequence[str]) -> str:
 def _find_repository_prefix(index: Index, paths: Iterable[str]) -> str:
     """Return the beginning of the names of GitHub Classroom's folders, such as "hw1-" for `hw1-ada`.
 
-    It is the same for the whole class, so it is the beginning after which most folders have a login.
+    The beginning is the same for the whole class. Therefore the result is the beginning that precedes a login
+    in the largest number of folders.
     """
     folders = {part for path in paths for part in path.casefold().split("/")[:2]}
     counts = Counter[str]()

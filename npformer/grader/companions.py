@@ -37,7 +37,7 @@ class Companions(NamedTuple):
 
     folder: str = ""  # the folder of the submission
     files: tuple[tuple[str, bytes], ...] = ()  # path and bytes
-    left_out: tuple[str, ...] = ()  # paths of files that are too large or too many
+    left_out: tuple[str, ...] = ()  # paths of files that are unreadable, too large or too many
 
 
 def attach_companions(files: Sequence[Submission], class_list: Sequence[Student] | None) -> list[Submission]:
@@ -80,7 +80,7 @@ def _is_usable(file: Submission) -> bool:
 
 
 def read_companions(file: Submission) -> Companions:
-    """Read the other files of the student. Files that cannot be read are left out."""
+    """Read the other files of the student. Unreadable files and files above the limits are left out."""
     if not _is_safe(file.original_name):
         return Companions()
     paths = _choose_paths(file)

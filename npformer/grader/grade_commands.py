@@ -439,7 +439,7 @@ def _explain_resume(journal: Path, is_regrading: bool) -> Iterator[None]:
 
 
 def _choose_advice(journal: Path, is_regrading: bool) -> str:
-    """Return what is kept after an interruption, and what to do next. --only needs no journal."""
+    """Return a sentence about the kept results and the next command. With --only, delete the journal."""
     if is_regrading:
         journal.unlink(missing_ok=True)
         return "no file was changed; run the same command again"

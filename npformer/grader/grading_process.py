@@ -2,7 +2,8 @@
 
 This process knows the correct answers. `SubmissionGrader` starts a process for each submission, the worker
 (`worker_process`). When the checker calls a student's function, the call is a remote call: it sends the
-arguments to the worker and waits for the result. Several of these processes grade a class (`supervisor`).
+arguments to the worker and waits for the result. To grade a class, `supervisor` starts several of these
+grading processes.
 """
 
 import hashlib
@@ -35,7 +36,7 @@ MIN_SHARE = 0.05  # a worker gets at least this part of the time limit
 BUDGET = 3.0  # the time for all files of one student together, as a multiple of the time limit
 RESERVE = 1.0  # when only this part of the budget is left, each worker gets MIN_SHARE of the time limit
 WALL_SECONDS_PER_CPU_SECOND = 3  # gives the limit of wall time if the user has set none
-CPU_TOLERANCE = 0.5  # A worker that ends within so many seconds of its CPU limit has reached the limit.
+CPU_TOLERANCE = 0.5  # A worker that has used all but this many seconds counts as stopped by the CPU limit.
 SYSTEM_SECONDS = 60.0  # the time limit for starting a process; it does not count as the student's time
 TEXT_LENGTHS = {
     "student": 100,

@@ -1,7 +1,7 @@
 """Find out how late each submission is, from data that only the learning management system (LMS) writes.
 
 These data are a column of the class list, nbgrader's file `timestamp.txt`, and the file names of Blackboard
-and Canvas. The times of files and zip entries are not among them.
+and Canvas. The modification times of files and zip entries are not used.
 """
 
 import math
@@ -26,7 +26,7 @@ NBGRADER_FILES = ("timestamp.txt", "submission_secret.txt")  # nbgrader writes t
 
 
 class Lateness(NamedTuple):
-    """How late the submissions are, and what the teacher has to know about it."""
+    """How late the submissions are, with messages about this for the teacher."""
 
     days: dict[str, int]  # {name of a file: the number of days that it is late}
     undecided: list[str]  # students whose time of submission is missing or cannot be read

@@ -70,7 +70,7 @@ def compute_row_points(row: Row, assignment: Assignment) -> float:
 
 
 def explain_outputs(row: Row, assignment: Assignment) -> str:
-    """Return which outputs of a wrong answer give points; "" if the outputs have no points of their own."""
+    """Return a text that lists the outputs with points in a wrong answer; "" without points per output."""
     points_by_output = assignment.points.get(row.exercise, {})
     if row.status not in PARTLY_CORRECT or list(points_by_output) == [WHOLE]:
         return ""
@@ -192,9 +192,9 @@ def format_answers_table(
 ) -> str:
     """Return the CSV table of all answers, with the points for each answer.
 
-    `owners` are the students by the names of their files. The last columns identify the owner of each file.
-    Programs read these columns. The column `student` is for people: of two students with the same name, it
-    also shows the number, and for a file without an owner it shows the name in the file.
+    `owners` maps the names of files to their owners. The last columns identify the owner of each file, for
+    programs. The column `student` is for people. Of two students with the same name, this column also shows
+    the number. For a file without an owner, it shows the name in the file.
     """
     owners = owners or {}
     lines = []
@@ -211,7 +211,7 @@ def format_gradebook(
 ) -> str:
     """Return the CSV table for an LMS gradebook, with one row per student."""
     header = [*GRADES_HEADER, *assignment.points]
-    # A path is bytes on the disk. Under an ASCII locale, str(path) is not what these bytes mean.
+    # A path is stored as bytes in UTF-8. Under an ASCII locale, str(path) does not decode them correctly.
     paths = {
         entry.student: os.fsencode(path).decode("utf-8", "backslashreplace")
         for path, entry in feedback_paths.items()

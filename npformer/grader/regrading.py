@@ -163,7 +163,7 @@ def _read_lines(table: Path, header: Sequence[str]) -> list[list[str]]:
 def _read_row(line: Sequence[str], names: dict[str, str]) -> Row:
     """Convert a line of the table of answers to a row.
 
-    `names` maps the cell with the name of a file to the name, because `quote_formula` may change it.
+    `names` maps cells to names of files, because `quote_formula` may have changed the name in the cell.
     """
     cells: dict[str, str | tuple[str, ...]] = dict(zip(Row._fields, map(unquote_formula, line), strict=False))
     for field, default in Row._field_defaults.items():

@@ -128,8 +128,8 @@ class GradingProcess:
     def end(self) -> None:
         """Close the connection and end the process.
 
-        A process without a file ends by itself. A process that is grading a file is asked to end, which also
-        ends the file's worker, and is then killed.
+        A process without a file ends by itself. A process that is grading a file gets SIGTERM, which also
+        ends the file's worker. If the process still does not end, it is killed.
         """
         self.clock.cancel()
         self.connection.close()
@@ -178,8 +178,8 @@ def iter_reports(
 def _make_home() -> tuple[str, int]:
     """Make the temporary directory of this run. Returns its path and the descriptor of its lock.
 
-    Another run removes every directory that has this name and no lock. So the directory is locked first, and
-    then gets its name.
+    Another run removes every directory whose name begins with HOME_PREFIX, unless it is locked. So the
+    directory is locked first, and then gets such a name.
     """
     unlocked = tempfile.mkdtemp(prefix=f"new-{HOME_PREFIX}")
     lock = _lock_directory(unlocked)
@@ -195,7 +195,7 @@ def remove_old_homes() -> None:
     A run holds a lock on its directory. The kernel removes the lock when the run ends, however it ends.
     """
     for path in Path(tempfile.gettempdir()).glob(f"{HOME_PREFIX}*"):
-        with suppress(OSError):  # It belongs to another user, or its run is still active.
+        with suppress(OSError):  # The directory may belong to another user, or to an active run.
             is_own = not path.is_symlink() and path.stat().st_uid == os.geteuid()
             if is_own:
                 lock = _lock_directory(str(path))
@@ -242,7 +242,7 @@ def _distribute(
 ) -> Generator[Report]:
     """Send files to processes and yield the reports. The list `processes` contains the running processes.
 
-    If a process ends while it grades a file, another process grades the file once more.
+    If a process ends while it grades a file, another process grades the file again.
     """
     waiting = list(reversed(queue))
     retried = set[str]()
@@ -272,7 +272,7 @@ def _distribute(
 def _explain_loss(
     process: GradingProcess, current: StudentFiles, retried: set[str], ids: list[str]
 ) -> Report | None:
-    """Return the report on a file whose process has ended, or None if the file is graded once more."""
+    """Return the report on a file whose process has ended, or None if the file will be graded again."""
     file = process.file
     if process.is_stuck or file.name in retried:
         reason = STUCK if process.is_stuck else LOST

@@ -4,12 +4,12 @@ import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-FORMATS = (  # without the day of the week, which is removed before
+FORMATS = (  # without the day of the week, which is removed first
     "%d %B %Y, %I:%M %p",  # Moodle: 3 March 2026, 10:15 PM
     "%d %B %Y, %H:%M",
     "%B %d, %Y, %I:%M %p",  # Moodle in the United States: March 3, 2026, 10:15 PM
     "%B %d, %Y, %H:%M",
-    "%Y-%m-%d %H:%M:%S",  # Gradescope and nbgrader, whose time zone is removed before
+    "%Y-%m-%d %H:%M:%S",  # Gradescope and nbgrader; the time zone is removed first
     "%Y-%m-%d %H:%M:%S.%f",
     "%Y-%m-%d %H:%M",
     "%Y-%m-%d-%H-%M-%S",  # Blackboard

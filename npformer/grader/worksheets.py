@@ -1,7 +1,7 @@
 """Fill the points into the table that a learning management system (LMS) imports.
 
-The table is Moodle's grading worksheet or Canvas' gradebook. Only one column changes. The importers of both
-systems find a student by the number in the file, so every other cell stays as it is.
+The table is Moodle's grading worksheet or Canvas' gradebook. Only one column changes. Every other cell stays
+as it is, because the importers of both systems find a student by the number in the table.
 
 Sources: Moodle, `mod/assign/feedback/offline/importgradeslib.php` and `locallib.php`, and for other languages
 `assign.php` of the language packs; Canvas, `lib/gradebook_importer.rb`.
@@ -113,7 +113,7 @@ def _check_maximum_grade(file_name: str, table: Table, column_name: str, assignm
 
 
 def _find_assignment_column(file_name: str, names: Sequence[str], title: str) -> int:
-    """Return the column of an assignment in Canvas' gradebook: the one with its title, or the only one."""
+    """Return the column of an assignment in Canvas' gradebook: by its title, or else the only column."""
     titles = {}
     for index, name in enumerate(names):
         match = re.match(CANVAS_ASSIGNMENT, name)

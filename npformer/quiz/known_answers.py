@@ -56,8 +56,8 @@ class ListAnswer(NamedTuple):
     Attributes
     ----------
     lists : tuple of tuples of float
-        A list is recognised if there is one of these lists from which each of its numbers differs by at most
-        the tolerance.
+        An answer is recognised if each of its numbers differs by at most the tolerance from the corresponding
+        number in one of these lists.
     tolerance, is_correct, codes, feedback
         As in `NumberAnswer`.
     """
@@ -197,7 +197,7 @@ def _shorten(task: Numbers, number: float) -> float:
 
 
 def _iter_likely_numbers(task: Numbers, right: float) -> Iterator[float]:
-    """Yield the correct number with a wrong sign, with too few decimals, and the whole numbers next to it."""
+    """Yield the correct number with a wrong sign or too few decimals, or the neighbours of a whole number."""
     yield -right
     for kept in reversed(range(task.decimals)):
         yield round(right, kept)

@@ -39,7 +39,7 @@ class Forged(ValueError):
 
 
 class Opaque:
-    """Stands for a value that is not a number, text or array. Only the name of its type is sent.
+    """Represents a value that is not a number, text or array. Only the name of its type is sent.
 
     >>> Opaque("Graph")
     <a Graph>
@@ -112,7 +112,7 @@ class Channel:
 
 
 def _get_remaining(deadline: float) -> float | None:
-    """Return the seconds until a deadline, or None without a deadline. Raises TimeoutError after it."""
+    """Return the seconds until a deadline, or None without a deadline. Raises TimeoutError if it is over."""
     if deadline == math.inf:
         return None
     seconds = deadline - time.monotonic()

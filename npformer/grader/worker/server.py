@@ -81,7 +81,7 @@ def make_first_reply(student_module: StudentModule, ids: Sequence[str]) -> dict[
 
 
 def prepare_answer(answer: Any) -> Any:
-    """Return what is sent for an answer: its value, None for a stub, or the name of its type."""
+    """Return the value to send for an answer: the answer, None for a stub, or the type name as `Opaque`."""
     try:
         if callable(answer):
             return None if _is_stub(answer) else answer

@@ -150,7 +150,7 @@ class Runner:
             exec(compile(ast.Module([statement], []), place, "exec", flags), self.names)
         except BaseException:
             return False
-        if not isinstance(error, ModuleNotFoundError):  # A missing module has a note of its own.
+        if not isinstance(error, ModuleNotFoundError):  # A missing module has a separate note.
             where = self._find_line(statement, place, error)
             self.record.add_note(f"{where}: an annotation was ignored ({describe_error(error)}).")
         return True
@@ -197,7 +197,7 @@ class Runner:
         self.record.add_failure(where, reason, _list_bound_names(statement))
 
     def _find_line(self, statement: ast.stmt, place: str, error: BaseException) -> str:
-        """Return the place with the line in it that raised the error, or the line of the statement."""
+        """Return the place with the line that raised the error, or else with the line of the statement."""
         lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == place]
         line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
         return self.record.format_where(place, line or (lines[-1] if lines else statement.lineno))
