@@ -13,7 +13,7 @@ from npformer.validation.signature import check_value
 if TYPE_CHECKING:
     from npformer.gradcheck.report import GradientReport
 
-KINKS = ("report", "pass")  # what a gradient at a kink may do
+KINKS = ("report", "pass")  # the accepted values of the parameter `kinks`
 
 
 def assert_gradients(
@@ -142,9 +142,10 @@ def gradcheck(
         The number k of random directions. If k is given, arrays with more than k entries are compared along k
         random directions only. The report gives the probability that a single wrong entry is not detected.
     reference : callable, optional
-        ``reference(*args)`` returns the output in float64. With a reference, forward and backward are checked
-        in the dtype of the arguments, as described in the notes. Default for float16 and bfloat16: forward
-        itself, called with float64 arguments.
+        ``reference(*args)`` returns the output in float64. It also receives the keyword arguments for which
+        it has parameters. With a reference, forward and backward are checked in the dtype of the arguments,
+        as described in the notes. Default for float16 and bfloat16: forward itself, called with float64
+        arguments.
     kinks : str
         With "pass", a gradient at a kink passes if it lies between the two one-sided derivatives. The note
         says where it lies. With "report", its verdict is ``kink``, and the report is false.

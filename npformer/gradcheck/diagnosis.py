@@ -23,12 +23,17 @@ from npformer.gradcheck.relations import (
 
 # The kinds of relations that can also be found if gradients are known along random directions only.
 KINDS_OF_WHOLE_ARRAYS = ("zero", "should_be_zero", "should_be_zero_here", "sign", "factor")
-# The lengths of the steps that decide whether the output depends on an array at all, relative to its size.
+# The steps that decide whether the output depends on an array at all. Their lengths are relative to the root
+# mean square of the array, or to 1 if that is larger.
 FAR_STEPS = (0.5, 1.0, 2.0, 4.0, 8.0, 64.0)
 
 
 def describe_failures(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[Keys, tuple[str, ...]]:
-    """Return the parts of a note for each failing gradient with a known relation to the correct gradient."""
+    """Return the parts of a note for each failing gradient.
+
+    They describe the relation to the correct gradient or, if no relation is found, how many entries are
+    wrong.
+    """
     failures = [comparison for comparison in comparisons if comparison.fails()]
     if not failures:
         return {}
@@ -48,7 +53,7 @@ def describe_failures(calls: Calls, comparisons: Sequence[LeafComparison]) -> di
 
 
 def _count_failures(comparison: LeafComparison) -> tuple[str, ...]:
-    """Describe how many entries are wrong, for a gradient without a known relation or another description."""
+    """Describe how many entries are wrong. Return () if the note describes the failure in another way."""
     n_failures = sum(verdict == "fail" for verdict, _ in comparison.verdicts)
     is_finite = all(math.isfinite(analytic) for analytic in comparison.analytic)
     if comparison.leaf.note or comparison.faults or not is_finite or not n_failures:
@@ -80,7 +85,7 @@ def _collect_arrays(calls: Calls, comparisons: Sequence[LeafComparison], unit: f
 
 
 def _collect_outputs(calls: Calls) -> dict[str, Array]:
-    """Return d_output and the output by name. If forward has several outputs, each has a name of its own."""
+    """Return d_output and the output by name. If forward has several outputs, each has its own name."""
     if not calls.form.is_tree:
         return {"d_output": calls.d_output, "the output": calls.output}
     outputs = {"d_output": calls.form.restore(calls.d_output), "output": calls.form.restore(calls.output)}
@@ -107,7 +112,10 @@ def _collect_lengths(calls: Calls, comparisons: Sequence[LeafComparison]) -> dic
 
 
 def _compute_tables(calls: Calls, comparisons: Sequence[LeafComparison]) -> dict[Keys, Array]:
-    """Return a table for each gradient (see `relations`). Return no tables if they would be too large."""
+    """Return a table for each gradient (see `relations`).
+
+    Return no tables if they would be too large, if random directions are compared, or if backward fails.
+    """
     n = calls.d_output.size
     shape = calls.d_output.shape
     is_too_large = n * sum(comparison.x.size for comparison in comparisons) > TABLE_LIMIT

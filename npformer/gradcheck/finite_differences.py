@@ -42,11 +42,11 @@ GROWTH = 64.0
 SAFETY = 10.0  # Verdicts allow ten times the error bound, because the bound is only an estimate itself.
 # A value has two correct digits if it is a hundred times as large as its error.
 TWO_DIGITS = 100.0
-LONGEST_STEP = 10.0  # the longest step of a search, relative to the array or to 1 if that is larger
+LONGEST_STEP = 10.0  # of a search, relative to the root mean square of the array or to 1 if that is larger
 # The tolerance when quotients with steps t and 2 t are compared. It is relative to the difference between the
 # two sides (is there a kink?) or to the size of the quotients (do they grow, as at a jump of the value?).
 SAME = 0.1
-# At a kink, a gradient may lie outside the two slopes by this share of their difference.
+# At a kink, a gradient may lie outside the range between the two slopes by this share of their difference.
 MARGIN_OF_KINK = 0.1
 SMALLEST_NUMBER = 5e-324  # the smallest positive float; underflow may change a number by at most this amount
 
@@ -115,7 +115,7 @@ class Line:
         self.output = output
         self.d_output = d_output
         self.eps = eps  # the precision of the output
-        self.rng = rng  # draws the steps
+        self.rng = rng  # draws the random lengths of the steps
         self.quotients: dict[float, Floats] = {}
         # True for each output entry that some step has changed.
         self.has_changed = np.zeros(output.shape, dtype=bool)
@@ -232,7 +232,7 @@ class Line:
         return self._explain_disagreement(best)
 
     def _is_staircase(self, best: Estimate, is_precise: bool) -> bool:
-        """Return whether φ is constant for short steps, but rises or falls on both sides for long steps."""
+        """Return whether φ is constant for short steps, but long steps have similar slopes on both sides."""
         longest = max(self.quotients)
         nearby = best
         if not is_precise:
@@ -315,7 +315,7 @@ def _replace_nan(error: float) -> float:
 
 
 def _mark_kink(estimate: Estimate, sides: Floats, gap: float) -> Estimate:
-    """Add both one-sided derivatives as the reason, and the range in which a gradient is accepted."""
+    """Mark an estimate as a kink. Add both one-sided derivatives, and the range of accepted gradients."""
     right = float(sides[0].sum()) + 0.0  # adding 0.0 turns -0.0 into 0.0
     left = float(sides[1].sum()) + 0.0
     margin = gap * MARGIN_OF_KINK

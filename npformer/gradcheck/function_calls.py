@@ -28,13 +28,14 @@ Keys = tuple[Any, ...]  # the keys on the path from the root of a tree to a bran
 class Leaf(NamedTuple):
     """A floating array in the arguments, with its gradient.
 
-    A branch with a gradient of the wrong type is a leaf too.
+    A subtree whose gradient has the wrong type is also one leaf, without an array. If the number of gradients
+    is wrong, a single leaf represents all arguments.
     """
 
     path: str  # the name of the leaf in the report, such as params.W_1
     keys: Keys = ()  # the keys on the path from the arguments to the leaf
-    x: Any = None
-    gradient: Any = None  # a NumPy array of float64
+    x: Any = None  # the array; None if the leaf has no array
+    gradient: Any = None  # a NumPy array of float64; None if backward returned no array of the correct dtype
     note: str = ""  # why the gradient cannot be compared; empty if it can be compared
 
 
@@ -46,7 +47,7 @@ class Fault(NamedTuple):
 
 
 class Calls:
-    """The first calls of forward and backward with the results, and methods for further calls."""
+    """The first calls of forward and backward with their results, and methods for further calls."""
 
     def __init__(self, forward: Any, backward: Any, args: Any, kwargs: Any, rng: Any):
         self.forward = forward
@@ -95,7 +96,10 @@ class Calls:
         self.faults += find_changes("backward", text, self.cache_copy, self.cache)
 
     def _call_forward_in_float64(self) -> None:
-        """Compute and check the output from which all differences are measured, in float64 if possible."""
+        """Compute and check the output at the given arguments. All differences are measured from this output.
+
+        If an array is float32, forward is called with all floating arguments converted to float64.
+        """
         self.args_float64 = _map_floats(lambda x: x.astype(float), self.args)
         repeated = self.form.flatten(self.call_forward(copy_tree(self.args_float64))[0])
         output = self.output_copy
@@ -130,7 +134,7 @@ class Calls:
     def compute_output(self, keys: Keys, x: Floats) -> Floats:
         """Return the output after replacing the array at `keys` by x.
 
-        Return NaN if there is no valid output.
+        Return an array of NaN if forward raises an error or returns a different shape.
         """
         no_output = np.full(self.output.shape, math.nan)
         # If a fault was found, forward may write into its arguments, so it gets copies of the arrays.
@@ -189,8 +193,8 @@ class Calls:
     def repeat_with_strides(self) -> dict[Keys, Leaf] | None:
         """Return the gradients for arrays that are not contiguous, or None if a function rejects such arrays.
 
-        d_output has a different layout than the arguments, because a wrong backward pass may use the strides
-        of one for the other.
+        d_output has a different memory layout than the arguments, because a wrong backward pass may use the
+        strides of an argument for d_output, or the reverse.
         """
         args = map_nested_leaves(_skip_elements, copy_tree(self.args))
         try:
@@ -227,7 +231,7 @@ def run_forward_pass(
 
 
 def _skip_elements(x: Any) -> Any:
-    """Return a read-only copy of a NumPy array, whose elements are not next to each other in memory."""
+    """Return a read-only copy of a NumPy array, with gaps between the elements in memory."""
     if not isinstance(x, np.ndarray) or x.ndim == 0:
         return x
     buffer = np.zeros([2 * length for length in x.shape], dtype=x.dtype)
@@ -237,7 +241,7 @@ def _skip_elements(x: Any) -> Any:
 def _reverse_axes(x: Any) -> Any:
     """Return a read-only copy of a NumPy array, in Fortran order and with a negative stride.
 
-    The buffer continues after the last element, so a function that ignores strides stays inside of it.
+    The buffer continues after the last element, so a function that ignores strides stays inside the buffer.
     """
     if not isinstance(x, np.ndarray) or x.ndim == 0:
         return x
@@ -256,7 +260,7 @@ def _fill(view: Floats, x: Floats) -> Floats:
 
 
 def name_arguments(forward: Callable[..., Any], args: tuple[Any, ...]) -> tuple[dict[str, Any], list[str]]:
-    """Return the positional arguments by name, and the names of the parameters without such an argument."""
+    """Return the positional arguments by name, and the names of all parameters that receive none."""
     try:
         parameters = list(inspect.signature(forward).parameters.values())
     except (TypeError, ValueError):  # some functions written in C have no signature
@@ -433,7 +437,7 @@ def get_output(output: Any, function: str = "forward", accepted: Sequence[str] =
 class OutputForm:
     """The form of forward's output: one array, or a tree whose arrays are joined into one long vector.
 
-    Only floating arrays of a tree count. d_output is None for every other leaf.
+    Only the floating arrays of a tree are joined. In a d_output of the same form, every other leaf is None.
     """
 
     def __init__(self, output: Any, function: str = "forward", accepted: Sequence[str] = FLOATS):
@@ -445,7 +449,7 @@ class OutputForm:
     def flatten(self, output: Any, function: str = "forward", accepted: Sequence[str] = FLOATS) -> Floats:
         """Return the output as one NumPy array. Raises TypeError for a dtype that is not accepted.
 
-        Raises ValueError for a tree with other arrays than at the first call.
+        Raises ValueError if the arrays of a tree have different paths than in the first output.
         """
         if not self.is_tree:
             return get_output(output, function, accepted)
@@ -461,7 +465,10 @@ class OutputForm:
         return np.concatenate([part.ravel() for part in parts])
 
     def find_places(self) -> dict[str, slice]:
-        """Return the place of each output in d_output, by the output's name. One array has no places."""
+        """Return the slice of d_output that belongs to each output, by name, such as "d_output.mean".
+
+        If forward has a single output array, return {}.
+        """
         if not self.is_tree:
             return {}
         places = {}
@@ -473,7 +480,10 @@ class OutputForm:
         return places
 
     def restore(self, d_output: Floats, in_its_dtypes: bool = False) -> Any:
-        """Return d_output in the form and the library of the output, and if required in its dtypes."""
+        """Return d_output in the form of the output, with arrays of the same library.
+
+        If `in_its_dtypes` is true, each array of d_output has the dtype of the corresponding output array.
+        """
 
         def convert(x: Any, part: Floats) -> Any:
             if in_its_dtypes:
@@ -521,7 +531,7 @@ def _map_floats(f: Callable[[Floats], Floats], tree: Any) -> Any:
 
 
 def find_changes(path: str, text: str, before: Any, after: Any) -> list[Fault]:
-    """Return a fault for each array that differs between two trees, even by one bit."""
+    """Return a fault for each array that differs between two trees in at least one bit."""
     leaves_before, leaves_after = dict(iter_nested_leaves("", before)), dict(iter_nested_leaves("", after))
     faults = []
     for leaf_path in leaves_before | leaves_after:

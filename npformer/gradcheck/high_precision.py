@@ -73,7 +73,7 @@ def _consider_noise(calls: Calls, comparisons: Sequence[LeafComparison]) -> None
 
 
 def _repeat_calls(calls: Calls, comparisons: Sequence[LeafComparison]) -> None:
-    """Call backward again with the same d_output and cache, with a multiple of d_output, and with strides.
+    """Call backward with the same d_output, with a multiple of it, and with arrays that are not contiguous.
 
     A correct gradient is linear in d_output, and does not depend on the memory layout of the arrays. The
     multiple is chosen so that the largest gradient is about 1/√ε. This is large enough to reveal clipping or

@@ -34,7 +34,7 @@ from npformer.tree import get_branches, iter_nested_leaves, map_nested_leaves, r
 
 # The dtypes of arguments, outputs and gradients in low precision.
 DTYPES = ("bfloat16", "float16", "float32", "float64")
-STEP = 2.0**-20  # the step of a difference, relative to the moved entry; its error is about 1e-10
+STEP = 2.0**-20  # the step, relative to the moved numbers; a difference quotient has an error of about 1e-10
 # If the left and the right quotient differ by more than this share, a shorter step decides whether there is a
 # kink.
 KINK = 2.0**-10
@@ -167,7 +167,7 @@ class Kernel:
 
 
 def _select_kwargs(reference: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the keyword arguments that the reference accepts. Without a reference, these are all."""
+    """Return the keyword arguments that the reference accepts. Without a reference, return all of them."""
     if reference is None:
         return kwargs
     try:

@@ -32,15 +32,15 @@ from npformer.gradcheck.verdicts import (
 
 TABLE_LIMIT = 2**20  # the largest size of a table: d_output.size times leaf.size entries (8 MB)
 NOT_LINEAR = "d_output taken for 1, a mask made from it, or an array that an update has changed already"
-PATIENCE = 20.0  # after so many seconds, a check proposes random directions
+PATIENCE = 20.0  # after this many seconds, a check suggests comparing random directions only
 STATUS = {"kink": "at a kink", "unsure": "cannot be judged"}  # the verdicts whose reasons the note lists
 
 
 class LeafComparison:
     """The comparison of the gradient of one leaf with estimates of all derivatives.
 
-    Usually there is one estimate per entry. A large leaf is compared along k random directions, with one
-    estimate per direction.
+    Usually there is one estimate per entry. If `directions` is a number k, a leaf with more than k entries is
+    compared along k random directions, with one estimate per direction.
     """
 
     def __init__(self, calls: Calls, leaf: Leaf, tolerance: float, directions: int | None):
@@ -86,7 +86,7 @@ class LeafComparison:
         return estimates
 
     def _report_progress(self, n_done: int) -> None:
-        """Print a proposal to stderr, once per check, if the entries take long."""
+        """Suggest random directions on stderr, once per check, if comparing all entries takes long."""
         seconds = time.monotonic() - self.calls.start
         is_long = seconds >= PATIENCE and not self.is_sampled and not self.calls.has_proposed_directions
         if is_long:
@@ -127,9 +127,10 @@ class LeafComparison:
     def _find_near_scale(self, i: int) -> float:
         """Return the scale at which the search for a better estimate continues.
 
-        A step along a random direction moves all entries and may pass many kinks, so a smaller scale is used:
-        the scale of the leaf times SQRT_EPS to the power of 1/4. The smallest scale of a search is SQRT_EPS
-        times its largest scale.
+        For an entry, this is the magnitude of the entry, or the scale of the leaf if the entry is 0. A step
+        along a random direction moves all entries and may pass many kinks. So the search continues at a
+        smaller scale: the scale of the leaf times SQRT_EPS to the power of 1/4. (A whole search reduces its
+        largest scale by at most the factor SQRT_EPS.)
         """
         if self.is_sampled:
             return self._find_leaf_scale(i) * SQRT_EPS**0.25
@@ -170,7 +171,7 @@ class LeafComparison:
         return verdict, reason
 
     def consider_noise(self, own: Noise, largest: Noise) -> None:
-        """Decide again about the failing entries, with the measured noise of forward as its precision.
+        """Decide again about the failing entries. The measured noise is the precision of forward's output.
 
         `own` is the noise along this leaf. `largest` may be the noise of rounding along another leaf. An
         error that the largest noise explains is not a failure.
@@ -266,7 +267,10 @@ class LeafComparison:
             self.faults.append("perhaps the strides of one array are used for another, or none are used")
 
     def _find_difference(self, repeated: Floats, accepted: float = 0.0) -> str | None:
-        """Return where a repeated gradient differs most from the first one, or None if both agree."""
+        """Return a text that names the entry where a repeated gradient differs most from the first one.
+
+        Return None if both gradients agree.
+        """
         error = abs(repeated - self.gradient)
         max_error = max(accepted, self.limits.max_error, self.limits.tolerance * max_abs(self.gradient))
         is_same = (error <= max_error) | ~np.isfinite(self.gradient)

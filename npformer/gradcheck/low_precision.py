@@ -60,9 +60,9 @@ NEAR = 8.0  # the largest distance of a point, in units of roundoff of each entr
 # Some roundings change only if the inputs move farther. In float16, for example, a probability of 0.9998 is
 # saved as 1.0 at all near points. So an error counts only if it remains at points that are this far away.
 FAR = 2.0**-5
-# Where terms cancel, the error of a mistake may change by more than its mean between these points. But it
-# changes smoothly along a line, where a rounding error jumps. A jump is a step that is larger than this share
-# of the error's range.
+# Where terms cancel, the error that a mistake causes may vary between these points by more than its mean. But
+# along a line, such an error changes smoothly, and a rounding error jumps. A jump is a change from one point
+# to the next by more than this share of the error's range.
 LARGEST_STEP = 0.25
 # In float32, a smooth error above this share of the largest gradient (4096 roundings) is a mistake. In
 # float16, a rounding error may be as large, so this rule is not used.
@@ -75,7 +75,8 @@ MOST_REPEATED = 64  # the largest number of entries that are compared again at f
 FLOOR_OF_GRADIENT = 4 * 2.0**-24
 FLOOR_OF_SMALLEST = 4
 NOISY = 3.0  # A larger scatter is reported. The rounding of the result alone scatters by about 0.5 units.
-# Rounding hides small errors, so a wrong part may look correct: no relation is about a part of the entries.
+# Rounding hides small errors, so some wrong entries may look correct. So the detector of errors in a few
+# entries is left out.
 DETECTORS_OF_MEANS = tuple(detector for detector in DETECTORS if detector is not detect_partial_error)
 LARGEST_DENOMINATOR = 4  # of a factor; with larger denominators, any number would be near some fraction
 BIASED = 0.4  # A larger mean error towards zero is reported. Truncation causes about 0.7 units.
@@ -159,7 +160,7 @@ def find_unit(kernel: Kernel) -> float:
 
 
 def find_change_of_form(sample: Sample, keys: Keys) -> str:
-    """Return a note if a gradient at some point has another shape or dtype than the first one, else ""."""
+    """Return a note if a gradient at some point has an unexpected type, shape or dtype, else ""."""
     for leaves in sample.gradients:
         if keys not in leaves or leaves[keys].note:
             return "has another form when called again"
@@ -262,7 +263,7 @@ def size_of_rounding(rounding: Floats, floor: float, column: Floats | int) -> fl
 def decide_row(
     kernel: Kernel, comparison: Comparison, errors: Errors, arrays: Mapping[str, Floats]
 ) -> GradientRow:
-    """Make the row of one array: its verdict, its worst column, and what is worth knowing."""
+    """Make the row of one array: its verdict, its worst column, and its note."""
     systematic = measure_systematic(kernel, comparison, errors)
     is_unknown = np.isnan(errors.true)
     if (systematic > LIMIT).any():
@@ -278,10 +279,10 @@ def decide_row(
 
 
 def explain_by_noise(kernel: Kernel, comparison: Comparison, row: GradientRow) -> GradientRow:
-    """Return the row with the verdict "unsure" if its reference is too noisy for any verdict.
+    """Change the verdict of a row to "unsure" if the reference is too noisy for any verdict.
 
-    A reference that rounds to float32 inside is noisy. Its differences over the step STEP, divided by STEP,
-    have a much larger error.
+    A reference that rounds to float32 inside is noisy. A difference quotient divides this noise by STEP, so
+    the error of the quotient is much larger than the noise.
     """
     noise = measure_noise(ReferenceCalls(kernel), comparison.leaf)
     error = noise.level / STEP  # of a difference quotient, relative
@@ -295,8 +296,10 @@ def explain_by_noise(kernel: Kernel, comparison: Comparison, row: GradientRow) -
 def measure_systematic(kernel: Kernel, comparison: Comparison, errors: Errors) -> Floats:
     """Return the systematic error of each column. An error at near points must remain at far points.
 
-    In float32, a large error that changes smoothly between far points counts too. The systematic error of a
-    gradient that is not finite is infinite. At a kink it is 0.
+    The far points are used only if they are farther away than the near points, and only for at most
+    MOST_REPEATED columns. In float32 and float64, a large error that changes smoothly along lines counts too,
+    even if it does not remain. The systematic error is infinite for a gradient that is not finite, and 0 at
+    a kink.
     """
     systematic = np.where(np.isnan(errors.true), 0.0, errors.systematic())
     systematic = np.where(np.isfinite(errors.found), systematic, math.inf)
@@ -358,7 +361,7 @@ def find_description(comparison: Comparison, errors: Errors, arrays: Mapping[str
 
 
 def round_relation(relation: Relation, noise: float) -> Relation:
-    """Return a relation whose factor, if it has one, is rounded as `round_factor` rounds."""
+    """Round the factor of a relation with `round_factor`. A relation without a factor is unchanged."""
     if "factor" not in relation.parameters:
         return relation
     factor = round_factor(relation.parameters["factor"].value, noise)
@@ -370,7 +373,7 @@ def round_relation(relation: Relation, noise: float) -> Relation:
 
 
 def round_factor(value: float, noise: float) -> Factor:
-    """Return a factor as a simple fraction if the noise allows it, otherwise with the known digits."""
+    """Return a factor as a simple fraction if the noise allows it, otherwise without the noisy digits."""
     fraction = Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
     if abs(float(fraction) - value) <= noise * abs(value):
         return Factor(float(fraction), fraction, is_root=False)
@@ -384,7 +387,7 @@ def measure_scatter(errors: Errors) -> float:
 
 
 def describe_scatter(errors: Errors) -> list[str]:
-    """Return words for what is legitimate but worth knowing: a large scatter, or a bias towards zero."""
+    """Describe errors that are accepted but unusual: a large scatter, or a bias towards zero."""
     parts = []
     scatter = measure_scatter(errors)
     if scatter > NOISY:
@@ -448,7 +451,7 @@ def describe_directions(comparisons: Sequence[Comparison]) -> str:
 
 
 def describe_precision(kernel: Kernel, judged: Sequence[Errors]) -> Precision:
-    """Describe the precision of the check: dtype, points, calls, and which mistakes it cannot see."""
+    """Describe the precision of the check: dtype, points, calls, and the size of hidden mistakes."""
     unit = find_unit(kernel)
     (dtype,) = [name for name, value in UNITS.items() if value == unit]
     shares = []

@@ -3,7 +3,8 @@
 Finite differences assume that forward is accurate to the precision of its dtype. A forward pass that rounds
 inside to a shorter dtype, or an iteration that stops early, is less accurate: its output changes by random
 amounts when the input moves a little. A staircase (rounding to a grid, sign, argmax) does not change at all
-for short steps. The noise is measured only if a gradient does not pass.
+for short steps. The noise is measured only if a gradient does not pass or, in low precision, if its error
+scatters widely.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,49 +19,52 @@ from npformer.gradcheck.relations import max_abs, root_mean_square
 
 Evaluate = Callable[[float], Floats]  # returns the output after a step along the line
 
-SHORTEST = 2.0**-44  # the shortest step, relative to the size of the array
-# Steps at which a smooth function has no visible second difference, and the share by which its difference
-# quotients may differ there.
+SHORTEST = 2.0**-44  # the shortest step t; t = 1 moves each entry by about the root mean square of the array
+# At these steps, a smooth function has no visible second difference, and its difference quotients differ by
+# at most the share AGREEMENT.
 SHORT_STEPS = (2.0**-28, 2.0**-25, 2.0**-22)
 AGREEMENT = 1e-3
 # A term that is rounded to a grid is constant for short steps. At this longer step, its slope is visible.
 LONGER_STEP = 2.0**-6
 AGREEMENT_OF_LONGER_STEP = 2.0**-5
 GROWTH = 4.0  # each step is this many times as long as the step before
-LONGEST = 1.0
-# The distance of neighbouring points on the line, relative to the step, and their number.
+LONGEST = 1.0  # the longest step
+# The distance of neighbouring points on the line, relative to the step, and the number of points.
 SPACING = 2.0**-4
 POINTS = 7
-# Differences that are this many times as large as the rounding error of the output cannot be rounding.
+# Differences that are this many times as large as the rounding error cannot be rounding.
 VISIBLE = 10.0
-# Noise has the same size at three lengths of the step, and for a spacing that is twice as large. The second
-# difference of a smooth function grows by GROWTH² from length to length, and at a kink by GROWTH. At a cusp
-# such as √|x|, it grows with the spacing.
+# The second difference of noise has about the same magnitude for three lengths of the step, and for twice the
+# spacing: the largest magnitude is at most FLAT times the smallest. If the step grows by the factor GROWTH,
+# the second difference of a smooth function grows by GROWTH², and at a kink by GROWTH. At a cusp such as
+# √|x|, the second difference grows with the spacing.
 LENGTHS_OF_NOISE = 3
 FLAT = GROWTH
-# The noise begins at one of the first five lengths with a visible difference. At the very first ones, only a
-# few entries of the output may have changed. A function that saturates is flat too, but only for long steps.
+# Noise that does not begin suddenly must begin at one of the first five lengths with a visible second
+# difference. It may begin later than at the first length, where only a few entries of the output may have
+# changed. A function that saturates has differences of the same magnitude too, but only for long steps.
 MOST_STARTS = 5
-# If only one term of the output is noisy, the other terms are visible first. Then the noise begins suddenly,
-# within a few lengths. The second difference of a smooth function grows by GROWTH² per length only. Sudden
-# growth is SUDDEN times as large.
+# If only one term of the output is noisy, the second differences of the other terms are visible first. Then
+# the noise begins suddenly: within a few lengths, the second difference grows SUDDEN times more than that of
+# a smooth function, which grows by GROWTH² per length.
 SUDDEN = GROWTH
 MOST_LENGTHS_OF_GROWTH = 3
-# The distances of the points at which a staircase must be constant, relative to the size of the array.
+# The points t on the line close to which a staircase must be constant.
 FAR = (-8.0, -4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
-# The length of a step that does not change a staircase. A point may be so close to the next step of the
-# staircase that the output changes there. Then the next point decides.
+# A staircase is constant from t to t + CLOSE. If it jumps between these two points by accident, it must be
+# constant from t + CLOSE to t + 2 CLOSE.
 CLOSE = 2.0**-36
-MOST_CHANGED = 1 / 8  # the share of the output's entries that may change for a step of this length
+MOST_CHANGED = 1 / 8  # the share of the output's entries that may change and still count as constant
 
 
-# If forward rounds to bfloat16 inside, the noise is about 2^-8 of the rounded numbers. The noise of an output
-# in which terms cancel is larger. Even larger noise along one array explains no other gradient's error.
+# The largest share of noise that may come from rounding. If forward rounds to bfloat16 inside, the noise is
+# about 2^-8 of the rounded numbers, and more for an output in which terms cancel. Noise above this limit
+# along one array does not excuse errors in the gradients of other arrays.
 LARGEST_ROUNDING = 2.0**-4
 
 
 class Function(Protocol):
-    """A function of arrays whose noise is measured: `Calls` or `ReferenceCalls`."""
+    """Calls of the function whose noise is measured: a `Calls` or a `ReferenceCalls` object."""
 
     output: Floats  # at the given arguments
     eps: float  # of the output's dtype
@@ -73,8 +77,10 @@ class Function(Protocol):
 class Noise(NamedTuple):
     """The random changes of forward's output when one array of the arguments moves."""
 
-    share: float = 0.0  # the random change, relative to the change for a step as large as the array
-    level: float = 0.0  # the random change, relative to the largest entry of the output; 0 if there is none
+    # The random change, relative to the largest entry of the output or to its change for t = 1, whichever is
+    # larger.
+    share: float = 0.0
+    level: float = 0.0  # the random change, relative to the largest entry of the output; 0 without noise
     height: float = 0.0  # the smallest jump of a staircase; 0 if forward is not a staircase
 
 
@@ -126,7 +132,7 @@ def _is_smooth_nearby(calls: Function, evaluate: Evaluate) -> bool:
 
 
 def _find_visible_difference(calls: Function, evaluate: Evaluate) -> float:
-    """Return the second difference that the rounding errors of output and moved input cannot explain."""
+    """Return the smallest second difference that rounding of output and input cannot explain."""
     shortest_change = max_abs(evaluate(SHORTEST) - calls.output)
     rounding_of_input = shortest_change * calls.eps / SHORTEST
     return VISIBLE * max(calls.eps * max_abs(calls.output), rounding_of_input)
@@ -151,14 +157,14 @@ def _list_second_differences(calls: Function, evaluate: Evaluate) -> list[tuple[
 
 
 def _measure_second_difference(outputs: Sequence[Floats], spacing: int) -> float:
-    """Return the root mean square of the second differences of neighbouring outputs."""
+    """Return the root mean square of the largest second differences of outputs that are `spacing` apart."""
     starts = range(len(outputs) - 2 * spacing)
     differences = [outputs[i] - 2 * outputs[i + spacing] + outputs[i + 2 * spacing] for i in starts]
     return root_mean_square(np.array([max_abs(difference) for difference in differences]))
 
 
 def _list_flat_runs(differences: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the largest number of each run of differences that have about the same size."""
+    """Return the largest number of each flat run: differences of about the same magnitude."""
     levels = []
     for start in range(len(differences) - LENGTHS_OF_NOISE + 1):
         run = np.array(differences[start : start + LENGTHS_OF_NOISE])
@@ -168,7 +174,7 @@ def _list_flat_runs(differences: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def _list_sudden_runs(differences: Sequence[tuple[float, float]]) -> list[float]:
-    """Return the largest number of each flat run whose differences grew faster than a smooth function."""
+    """Return the largest number of each flat run that begins suddenly, unlike for a smooth function."""
     levels = []
     for start in range(1, len(differences)):
         run = differences[start : start + LENGTHS_OF_NOISE]
@@ -180,7 +186,7 @@ def _list_sudden_runs(differences: Sequence[tuple[float, float]]) -> list[float]
 
 
 def _find_level_of_staircase(differences: Sequence[tuple[float, float]]) -> float:
-    """Return the size of the differences in the last flat run, in which most entries have changed.
+    """Return the largest difference of the last flat run, in which most output entries have changed.
 
     Without a flat run, return the largest difference for short steps, or 0 if there is none.
     """
@@ -192,9 +198,9 @@ def _find_level_of_staircase(differences: Sequence[tuple[float, float]]) -> floa
 
 
 def _measure_height(output: Floats, evaluate: Evaluate) -> float:
-    """Return the smallest step of a staircase, or 0 if forward is no staircase.
+    """Return the smallest jump of a staircase, or 0 if forward is not a staircase.
 
-    A staircase is constant close to the given point (t = 0) and close to all far points.
+    A staircase is constant close to every point in FAR, which includes the given point t = 0.
     """
     for t in FAR:
         if not any(_is_constant(evaluate(near), evaluate(near + CLOSE)) for near in (t, t + CLOSE)):
@@ -203,7 +209,10 @@ def _measure_height(output: Floats, evaluate: Evaluate) -> float:
 
 
 def _find_first_step(output: Floats, evaluate: Evaluate) -> float:
-    """Return the smallest change of an entry at the shortest distance at which the output changes."""
+    """Return the smallest change of an output entry, for the shortest step that changes the output.
+
+    Return 0 if no step changes the output.
+    """
     t = CLOSE
     while t <= max(FAR):
         for moved_output in (evaluate(t), evaluate(-t)):

@@ -150,7 +150,7 @@ def describe_reason(reason: Reason) -> str:
 
 
 def describe_kink(left: float, right: float, place: str) -> str:
-    """Describe the two slopes at a kink, and where the gradient is: a key of `places_at_kink`."""
+    """Describe the two slopes at a kink, and the gradient's position: `place`, a key of `places_at_kink`."""
     templates = load_templates("reasons.toml")
     place_text = templates["places_at_kink"][place]
     return templates["reasons"]["kink"].format(left=left, right=right, place=place_text)

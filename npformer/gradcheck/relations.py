@@ -136,7 +136,7 @@ class Case(NamedTuple):
     found_table: Array | None = None  # shape d_output.shape + found.shape
     right_table: Array | None = None  # shape d_output.shape + right.shape
     is_zero_here_only: bool = False  # whether a gradient of 0 is not 0 at other points
-    outputs: Mapping[str, slice] = {}  # the place of each output in d_output, if forward has several outputs
+    outputs: Mapping[str, slice] = {}  # the slice of d_output for each output, if forward has several
 
 
 _Pair = tuple[Array, Array, float]  # received array, correct array, the error that counts as zero
@@ -144,7 +144,7 @@ _Quadruple = tuple[Array, Array, Array, float]  # a pair with an additional arra
 # An error that counts as zero is at most this share of the error that a relation explains.
 NEGLIGIBLE = 0.01
 CHANCE = 0.01  # the probability with which a random number may match a simple fraction
-CHANCE_OF_ROOT = 1e-4  # the same for the root of a fraction; people write short ones only
+CHANCE_OF_ROOT = 1e-4  # lower for the root of a fraction, because only roots of simple fractions occur
 NEAR = 1e-3  # an error of at most this share of the largest entry may come from too few digits
 # One or two numbers are often a multiple or a sum of other numbers by accident.
 MOST_ACCIDENTAL = 2
@@ -173,7 +173,7 @@ def find_relation(cases: Sequence[Case], detectors: Sequence[Detector] | None = 
         if is_correct or not is_finite:
             return None
         if not all(_has_enough_known(c.right) for c in cases):
-            detectors = (detect_factor,)  # It accepts a simple fraction only.
+            detectors = (detect_factor,)  # With few known entries, it accepts simple fractions only.
         return _find_first(detectors, cases)
 
 
@@ -446,7 +446,7 @@ def _select_arrays(cases: Sequence[Case], name: str, times_d_output: bool) -> li
 def detect_moved_slices(cases: Sequence[Case]) -> Relation | None:
     """Detect slices that are correct but in a wrong order along one axis.
 
-    Detect one slice that is repeated everywhere.
+    Also detect one slice that is repeated everywhere.
     """
     pairs = _make_pairs(cases)
     if not pairs:
@@ -566,7 +566,7 @@ def _iter_others(cases: Sequence[Case]) -> Iterator[tuple[str, list[_Quadruple]]
 
 
 def detect_error_along_axis(cases: Sequence[Case]) -> Relation | None:
-    """Detect an error along an axis that is constant or a multiple of another array."""
+    """Detect an error that is constant along an axis, or a multiple of another array along this axis."""
     ndim = cases[0].right.ndim
     cases_with_ones = [c._replace(others={"": np.ones_like(c.found)} | dict(c.others)) for c in cases]
     for axis, (name, quadruples) in product(range(ndim), _iter_others(cases_with_ones)):
@@ -617,7 +617,7 @@ class _Table(NamedTuple):
     F: Array  # the table of the received gradient
     R: Array  # the table of the correct gradient
     zero: float  # the error that counts as zero
-    out: int  # the number of axes of d_output, the first axes of both tables
+    out: int  # the number of axes of d_output, which are the first axes of both tables
     others: Mapping[str, Array]
     outputs: Mapping[str, slice]
 
@@ -666,7 +666,7 @@ def on_table(*detectors: Callable[[_Table], Relation | None]) -> Detector:
 
 
 def detect_wrong_outputs(t: _Table) -> Relation | None:
-    """Detect that the contributions of some outputs are missing or wrong, and those of all others correct."""
+    """Detect that the contributions of some outputs are missing or wrong, but those of all others correct."""
     unused, wrong = [], []
     for name, part in t.outputs.items():
         found, right = t.F[part], t.R[part]
@@ -782,15 +782,18 @@ def detect_multiplied(t: _Table) -> Relation | None:
 
 
 def _is_distinctive(x: Array) -> bool:
-    """Return whether an array hardly equals factors by accident, as one or two whole numbers may do."""
+    """Return whether an array is unlikely to equal the factors by accident.
+
+    A single number or two numbers, one of them whole, may equal the factors by accident.
+    """
     return x.size > MOST_ACCIDENTAL or (x.size > 1 and bool((x % 1).all()))
 
 
 def _list_axes_of_factors(t: _Table) -> list[list[int]]:
-    """Return the axes along which the factor between the two tables varies, in two ways.
+    """Return two lists of axes along which the factor between the two tables varies.
 
-    If an axis of d_output and an axis of the gradient have the same meaning, the factor varies along one of
-    them. The first list prefers axes of d_output, the second one prefers axes of the gradient.
+    An axis of d_output and an axis of the gradient may have the same meaning. Then only one of these two axes
+    is listed: the axis of d_output in the first list, the axis of the gradient in the second list.
     """
     axes = range(t.F.ndim)
     return [_find_axes_of_factor(t, axes[::-1]), _find_axes_of_factor(t, axes)]
@@ -799,7 +802,7 @@ def _list_axes_of_factors(t: _Table) -> list[list[int]]:
 def _find_axes_of_factor(t: _Table, candidates: Sequence[int]) -> list[int]:
     """Return the axes along which the factor between the two tables varies.
 
-    The first candidates are left out, if possible.
+    Each candidate is left out if possible, in the order of the candidates.
     """
     kept_axes = list(range(t.F.ndim))
     for axis in candidates:
@@ -817,7 +820,7 @@ def _fit_table_factors(t: _Table, kept_axes: Sequence[int]) -> Array:
 def detect_factor_along(t: _Table) -> Relation | None:
     """Detect factors that depend only on the indices along some axes of the gradient or of d_output.
 
-    If there are too many factors, they may be found by accident.
+    Too many factors may fit by accident. So there must be at least two nonzero table entries for each factor.
     """
     _, right = t.find_paths()
     for axes in reversed(_list_axes_of_factors(t)):
@@ -933,7 +936,7 @@ def _reverse_in_box(contributions: Array, axes: tuple[int, ...], zero: float) ->
 def detect_partly_wrong(t: _Table) -> Relation | None:
     """Detect that some contributions are correct and the others have wrong numbers.
 
-    Often these are the contributions from the same index, or from all other indices, along some axis.
+    Often the wrong contributions come from the same index, or from all other indices, along some axis.
     """
     found, right = t.find_paths()
     has_same_paths = (found == right).all()

@@ -83,7 +83,7 @@ class Precision(NamedTuple):
     dtype : str
         The dtype with the largest unit roundoff among the arguments, such as "bfloat16".
     unit : float
-        Its unit roundoff: the largest relative error of one rounding.
+        The unit roundoff of this dtype: the largest relative error of one rounding.
     points : int
         The number of points at which the gradients were compared.
     hidden : float
@@ -112,9 +112,9 @@ class GradientReport(NamedTuple):
     Attributes
     ----------
     rows : tuple of GradientRow
-        The rows, in the order of the arguments.
+        The rows of the leaves, then a row for each fault of ``forward`` or ``backward``.
     tolerance : float
-        The accepted relative error.
+        The accepted relative error. If leaves have different tolerances, this is the largest.
     sampled : str
         With ``directions=k``: a text about the errors that random directions may miss. Empty if every entry
         was compared.
@@ -169,7 +169,10 @@ def _sort_worst_first(rows: tuple[GradientRow, ...]) -> list[GradientRow]:
 
 
 def _summarize(report: GradientReport) -> str:
-    """Return the first line of the table, which pytest shows: the number of verdicts, and the worst leaf."""
+    """Return the lines above the table. The first one counts the verdicts and names the worst leaf.
+
+    pytest shows this line in its summary.
+    """
     rows = _sort_worst_first(report.rows)
     failures = [row for row in rows if row.verdict != "pass"]
     if failures:
@@ -213,7 +216,7 @@ def _count_verdicts(rows: Sequence[GradientRow], total: int) -> str:
 
 
 def _describe_worst(rows: Sequence[GradientRow]) -> str:
-    """Name the leaf with the largest error among the rows with the worst verdict, and add its headline."""
+    """Name the leaf with the worst verdict and the largest error, and add the headline of its note."""
     worst_verdict = rows[0].verdict
     worst = max((row for row in rows if row.verdict == worst_verdict), key=lambda row: row.error)
     if worst.note:

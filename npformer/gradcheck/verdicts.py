@@ -18,7 +18,7 @@ class Limits(NamedTuple):
     rounding_bound: float  # the error that float32 may cause in the gradient
     magnitude: float = 0.0  # the largest derivative of the leaf, or the minimum that `update_limits` sets
     max_error: float = 0.0  # the largest accepted error of an entry
-    # The share of noise in the output's change: along this leaf, or from rounding along another leaf.
+    # `Noise.share` along this leaf, or along another leaf if forward's rounding is larger there.
     noise: float = 0.0
     is_noisy: bool = False  # whether there is noise along this leaf
 
@@ -41,7 +41,8 @@ def decide_verdict(analytic: float, estimate: Estimate, limits: Limits) -> tuple
     - "fail": the gradient differs from a known derivative by more than the error bound. A gradient that is
       not finite fails too. At a kink, a gradient outside the accepted range fails.
     - "kink": the derivative jumps at this point, and the gradient lies inside the accepted range.
-    - "unsure": the differences are not precise enough for any other verdict.
+    - "unsure": the differences are not precise enough for any other verdict, or forward is noisy or a
+      staircase.
     """
     if _may_mean_a_staircase(analytic, estimate, limits):
         return "unsure", Reason.STAIRCASE
@@ -125,7 +126,7 @@ def _differs(analytic: float, estimate: Estimate, limits: Limits) -> bool:
 
 
 def _limit_of_entry(analytic: float, estimate: Estimate, limits: Limits) -> float:
-    """Return the accepted error of an entry, relative to the size of the entry."""
+    """Return the accepted error of an entry: a share of its magnitude, but at least the rounding bound."""
     return max(limits.rounding_bound, limits.tolerance / SMALL * max(abs(analytic), abs(estimate.value)))
 
 
