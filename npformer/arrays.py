@@ -50,8 +50,8 @@ def is_array(x: Any) -> bool:
 def scalars_to_arrays(result: Any) -> Any:
     """Turn a NumPy scalar into an array without axes. In a tuple, only the first element is converted.
 
-    NumPy returns scalars from operations on arrays without axes. A float64 scalar times a float32 array would
-    give a float64 array.
+    NumPy returns scalars from operations on arrays without axes. The functions of this package accept only
+    arrays, so a scalar could not be passed on to the next function.
     """
     if isinstance(result, np.generic):
         return np.asarray(result)

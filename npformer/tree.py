@@ -163,7 +163,7 @@ def replace_leaves(tree: Any, arrays: Iterator[Any]) -> Any:
 
 
 def get_branches(tree: Any) -> dict[Any, Any] | None:
-    """Return the branches of a node: by index, by key of a dict, or by field of a dataclass. A leaf has None.
+    """Return the branches of a node by index, dict key or dataclass field. Return None for a leaf.
 
     The trees of ``tree_map`` and ``save`` consist of tuples only. ``gradcheck`` also uses lists, dicts and
     dataclasses.
@@ -200,7 +200,7 @@ def replace_branches(tree: Any, new_branches: Sequence[Any]) -> Any:
 
 
 def iter_nested_leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
-    """Iterate over the leaves of nested tuples, lists and dicts, each with its path. None is a leaf here."""
+    """Iterate over the leaves of a tree for `get_branches`, each with its path. None is a leaf here."""
     parts = get_branches(tree)
     if parts is None:
         yield path, tree
@@ -210,7 +210,7 @@ def iter_nested_leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
 
 
 def map_nested_leaves(f: Callable[[Any], Any], tree: Any) -> Any:
-    """Apply f to each leaf of nested tuples, lists and dicts. None is a leaf here."""
+    """Apply f to each leaf of a tree for `get_branches`. None is a leaf here."""
     parts = get_branches(tree)
     if parts is None:
         return f(tree)
@@ -439,7 +439,7 @@ def report_damage(function: str, file: Path, kind: str) -> Iterator[None]:
 def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read shape, Fortran order and dtype of an array, in the format version that np.savez writes.
 
-    A header of this version has at most 64 kB.
+    A header of this version has at most 64 kB, so a damaged file cannot make NumPy read a huge header.
     """
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ValueError("an array's header is not of version 1.0")

@@ -133,7 +133,7 @@ def fixed_shape(names: DimensionNames) -> Check:
 
 
 def rows_shape(names: DimensionNames) -> Check:
-    """Return the check that an array has the last of these dimensions, and that its other axes broadcast."""
+    """Return the check that an array broadcasts to these dimensions. Its last axis must have full length."""
 
     def check(x: Any, name: str, call: Call) -> None:
         checks.check_shape(call.function, name, x, ("...", names[-1]), call.sizes)
@@ -234,7 +234,8 @@ else:
     Ids = ArrayAnnotation("Ids", check_ids, recorded_shape, Phase.IDS, records_sizes=True)
     Mask = ArrayAnnotation("Mask", check_booleans, broadcast_shape, Phase.MASKS)
     Numbers = ArrayAnnotation("Numbers", check_numbers, fixed_shape, Phase.IDS, reads_values=True)
-    # One number for each row of an array. The leading axes may be fewer than those of the array.
+    # One number for each row of an array, with the shape (..., T). The axes before T broadcast to those of
+    # the array, or are left out.
     RowNumbers = ArrayAnnotation("RowNumbers", check_numbers, rows_shape, Phase.IDS, reads_values=True)
     # Some caches have the shape of an array as a field. `Shape` annotates such a field.
     Shape = ArrayAnnotation("Shape", accept, recorded_shape, records_sizes=True)

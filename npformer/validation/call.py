@@ -54,7 +54,7 @@ Check = Callable[[Any, str, Call], None]  # check(value, name, call) raises an e
 
 
 class Place(NamedTuple):
-    """One value that is checked: an argument, or a part of an argument."""
+    """One value that is checked: an argument, or a part of an argument. It comes with its path and rule."""
 
     path: str  # for example, params.W_1
     rule: "Rule"

@@ -32,8 +32,8 @@ def check_float(
     function: str, argument: str, x: Any, dtype: Any = None, like: str = "the other arrays"
 ) -> None:
     """Raise TypeError unless x is a float32 or float64 array. If `dtype` is given, x must have this dtype."""
-    # Comparing the types is fast and enough for almost every array. Only the rare rest needs the slower
-    # `is_array`.
+    # Comparing the types is fast, and decides for almost every array. The slower `is_array` runs only if the
+    # type is not exactly np.ndarray.
     if not (type(x) is np.ndarray or is_array(x)):
         raise wrong_kind(function, argument, x, f"an array of float32 or float64{_tensor_hint(argument, x)}")
     if x.dtype not in FLOATS:
@@ -204,7 +204,7 @@ def check_id_range(function: str, argument: str, ids: Any, vocab_size: int) -> N
     """
     if not isinstance(ids, np.ndarray) or ids.size == 0:
         return
-    # The methods `min` and `max` take half as long again as these two functions.
+    # The methods `min` and `max` take 1.5 times as long as these two functions.
     smallest, largest = np.minimum.reduce(ids, axis=None), np.maximum.reduce(ids, axis=None)
     if smallest < 0 or largest >= vocab_size:
         first_wrong_id = ids[(ids < 0) | (ids >= vocab_size)][0]
@@ -259,7 +259,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def check_that(function: str, argument: str, value: Any, holds: Callable[[Any], bool], expected: str) -> None:
-    """Raise TypeError unless holds(value)."""
+    """Raise TypeError unless holds(value) returns True."""
     if not holds(value):
         raise wrong_kind(function, argument, value, expected)
 

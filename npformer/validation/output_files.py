@@ -105,7 +105,7 @@ def write_files(files: Mapping[Path, str | bytes]) -> list[Path]:
 
 @contextmanager
 def name_file_in_errors(file: Path) -> Iterator[None]:
-    """Raise each OSError of a block again with the name of this file, because a full disk gives no name."""
+    """Add the name of this file to each OSError of a block. The error for a full disk contains no name."""
     try:
         yield
     except OSError as error:

@@ -71,7 +71,7 @@ def checked(body: F) -> F:
 
     @functools.wraps(body)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        signature = signature_of_body()  # Reading it also tells `cache_key` about the types of caches.
+        signature = signature_of_body()  # the first call also informs `cache_key` about caches
         key = cache_key(args, kwargs) if signature.has_cache_key else None
         earlier = accepted.get(key)
         if earlier is None or earlier.places:
@@ -93,7 +93,10 @@ def checked(body: F) -> F:
 
 
 def name_arguments(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call by name. The arguments in *args and **kwargs also have these names."""
+    """Return the arguments of a call by name.
+
+    If `body` has a parameter such as ``*args`` or ``**kwargs``, its tuple or dict is one entry.
+    """
     arguments = dict(zip(signature.positional, args, strict=False)) | kwargs
     if signature.more_positional:
         arguments[signature.more_positional] = args[len(signature.positional) :]
@@ -120,7 +123,7 @@ class Accepted(NamedTuple):
     """An accepted call."""
 
     sizes: dict[str, int]  # the lengths of the dimensions, by dimension name
-    places: list[Place]  # the places whose rules read the values in arrays
+    places: list[Place]  # the arguments and their parts whose rules read the values in arrays
 
 
 def remember(key: Any, call: Call, signature: Signature, accepted: dict[Any, Accepted]) -> None:
@@ -141,9 +144,10 @@ def remember(key: Any, call: Call, signature: Signature, accepted: dict[Any, Acc
 
 
 def passes_value_checks(function: str, earlier: Accepted | None, arguments: dict[str, Any]) -> bool:
-    """Run the checks that read the values in arrays, for a call with the cache key of an earlier call.
+    """Run the checks that read the values in arrays, and return whether all of them pass.
 
-    Without an earlier call, the result is False. If a check fails, `check_call` finds the clearest message.
+    `earlier` is the accepted call with the same cache key. If there is no such call, return False. After
+    False, `check_call` runs all checks and raises the error with the clearest message.
     """
     if earlier is None:
         return False
