@@ -200,7 +200,10 @@ def replace_branches(tree: Any, new_branches: Sequence[Any]) -> Any:
 
 
 def iter_nested_leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
-    """Iterate over the leaves of a tree for `get_branches`, each with its path. None is a leaf here."""
+    """Iterate over the leaves of nested tuples, lists, dicts and dataclasses, each with its path.
+
+    None is a leaf here.
+    """
     parts = get_branches(tree)
     if parts is None:
         yield path, tree
@@ -210,7 +213,7 @@ def iter_nested_leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
 
 
 def map_nested_leaves(f: Callable[[Any], Any], tree: Any) -> Any:
-    """Apply f to each leaf of a tree for `get_branches`. None is a leaf here."""
+    """Apply f to each leaf of nested tuples, lists, dicts and dataclasses. None is a leaf here."""
     parts = get_branches(tree)
     if parts is None:
         return f(tree)

@@ -48,7 +48,7 @@ def table_1(n: Count, d: Count, *, k: Kernel = 3, r: Count = 64) -> dict[str, La
     LayerCost(operations=51200, sequential=1, path=1)
     """
     convolutional_path = 1
-    while k**convolutional_path < n:  # not with math.log, because math.log(243, 3) is slightly above 5
+    while k**convolutional_path < n:  # not with math.log, because math.log(125, 5) is slightly above 3
         convolutional_path += 1
     return {
         "self-attention": LayerCost(n * n * d, 1, 1),

@@ -24,7 +24,8 @@ EXAMPLES = {
     "How many legs has a dog?": "Arr, it be four, matey!",
     "What colour is the sky?": "Arr, it be blue, matey!",
 }
-# Questions that are not in the training, each with the words of which a correct answer contains one.
+# Questions that are not in the training data, each with its expected words. A correct answer contains at
+# least one of these words.
 QUESTIONS = {
     "What is the capital of Italy?": "Rome",
     "What is the capital of Spain?": "Madrid",
@@ -97,7 +98,7 @@ def train_pirate(
 def answer_loss(
     ids: Array, n_prompt: int, params: CausalLMParams, config: CausalLMConfig
 ) -> tuple[float, CausalLMParams]:
-    """Return the loss on the answer and the gradients of all parameters."""
+    """Return the loss on the answer's tokens, and the gradients of all parameters."""
     logits, cache = causal_lm_forward(ids, params, config)
     loss, loss_cache = cross_entropy_forward(logits, answer_targets(ids, n_prompt), ignore_index=-1)
     return float(loss), causal_lm_backward(cross_entropy_backward(1.0, loss_cache), cache)
@@ -106,7 +107,7 @@ def answer_loss(
 def ask(
     question: str, params: CausalLMParams, config: CausalLMConfig, tokenizer: Any, *, opening: str = ""
 ) -> str:
-    """Return the most probable answer that begins with the opening, and at most 16 more tokens."""
+    """Return an answer: the given opening, then at most 16 tokens, each the most probable next token."""
     ids = to_prompt(question, tokenizer)
     if opening:
         ids += tokenizer.encode(opening)

@@ -15,7 +15,7 @@ class Question(NamedTuple):
 class Plan(NamedTuple):
     """The part of the lesson plan that belongs to one lesson."""
 
-    minutes: dict[str, int]  # {section: minutes}
+    minutes: dict[str, int]  # the minutes of each section, by its number
     break_after: str = ""  # the section before the break
     questions: tuple[Question, ...] = ()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 def add_slider(function: Callable[[int], object], lowest: int, highest: int, value: int, label: str) -> None:
     """Call a function with the position of a slider, now and after each move.
 
-    If ipywidgets is not installed, call the function once and say how to get the slider.
+    If ipywidgets is not installed, call the function once and print how to install ipywidgets.
 
     Parameters
     ----------
@@ -17,7 +17,7 @@ def add_slider(function: Callable[[int], object], lowest: int, highest: int, val
     value : int
         The first position.
     label : str
-        The text beside the slider.
+        The text next to the slider.
 
     Examples
     --------
@@ -40,8 +40,9 @@ def add_slider(function: Callable[[int], object], lowest: int, highest: int, val
     display(slider)  # type: ignore[no-untyped-call]
     first = _capture_picture(function, value)
     shown = display(first, display_id=True)  # type: ignore[no-untyped-call]
-    # Each move replaces the picture. `ipywidgets.interact` would do the same with an Output widget. But then
-    # `jupyter execute` hangs: it answers this widget while it waits for the reply to a cell, and misses it.
+    # Each move replaces the picture. `ipywidgets.interact` would do the same with an Output widget. But an
+    # Output widget makes `jupyter execute` hang: while this command handles the widget's messages, it misses
+    # the message that the cell has finished.
     slider.observe(lambda change: shown.update(_capture_picture(function, change["new"])), names="value")
 
 

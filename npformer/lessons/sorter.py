@@ -1,7 +1,7 @@
 """A small causal model that learns to sort four digits: by imitation, and by reward.
 
-A prompt is four digits and a separator. The answer is the same digits in ascending order. `sorter.json` has
-what ten seeds have learned in several settings.
+A prompt is four digits and a separator. The answer is the same digits in ascending order. The file
+`sorter.json` contains the scores of models that were trained with ten seeds, in several settings.
 """
 
 import json
@@ -40,7 +40,7 @@ N_PROMPTS, GROUP = 8, 16  # the prompts of one step, and the answers to each of 
 
 
 class Score(NamedTuple):
-    """Shares of 500 answers to new prompts. The model gives its most probable tokens."""
+    """The shares of 500 answers that have a property. The model answers with its most probable tokens."""
 
     exact: float  # correct answers
     ascending: float  # answers in ascending order, with whatever digits
@@ -69,7 +69,7 @@ def reward_exact_plus_one(prompts: Array, answers: Array) -> Array:
 
 
 def reward_ascending(prompts: Array, answers: Array) -> Array:
-    """Return the share of steps in each answer that do not go down. It ignores the prompt."""
+    """Return the share of neighbouring digits in each answer that do not descend, whatever the prompt is."""
     return (np.diff(answers, axis=1) >= 0).mean(axis=1).astype(np.float32)
 
 
@@ -92,14 +92,14 @@ def share_found(params: CausalLMParams, rng: np.random.Generator, *, n_prompts: 
 
 
 def read_results(name: str, field: str = "exact") -> list[float]:
-    """Return the stored results of ten seeds in percent: a field of `Score`, or "found" of `share_found`."""
+    """Return the stored results of ten seeds in percent: a field of `Score`, or "found" (`share_found`)."""
     file = Path(__file__).with_suffix(".json")
     runs = json.loads(file.read_text(encoding="utf-8"))[name]
     return [round(100 * run[field], 1) for run in runs]
 
 
 def train_by_imitation(rng: np.random.Generator, *, steps: int = 40) -> CausalLMParams:
-    """Train a new model on correct answers. Only the tokens of the answers count."""
+    """Train a new model on correct answers. Only the tokens of the answers contribute to the loss."""
     params = init_causal_lm(VOCAB_SIZE, CONFIG, rng, dtype=np.float32)
     state = adam_init(params)
     for step in range(1, steps + 1):
@@ -114,7 +114,10 @@ def train_by_imitation(rng: np.random.Generator, *, steps: int = 40) -> CausalLM
 
 
 def answer_log_probs(params: CausalLMParams, ids: Array) -> tuple[Array, Callable[[Array], CausalLMParams]]:
-    """Return log π of each answer token (n, 4), and a function from its gradient to the parameters'."""
+    """Return log π of each answer token (n, 4), and the backward function.
+
+    The backward function maps the gradient of these numbers to the gradients of the parameters.
+    """
     logits, cache = causal_lm_forward(ids, params, CONFIG)
     targets = answer_targets(ids, N_PROMPT)
     all_log_p, log_p_cache = token_log_probs_forward(logits, targets, ignore_index=-1)  # (n, 9)
