@@ -51,7 +51,7 @@ class Comparison(NamedTuple):
     trace: Trace | None = None  # the reference, if it is a worked example
     mistakes: tuple[
         Mistake, ...
-    ] = ()  # the changes of a port that make the station agree, if compare tried any
+    ] = ()  # for a port or a dict of arrays: the changes that make the station agree
 
     def __bool__(self) -> bool:
         return not self.station
@@ -122,7 +122,7 @@ def compare(
 ) -> Comparison:
     """Compare a block, or the values that a block calculated, with the worked example.
 
-    Or compare the port of a causal model with the activations of the original model.
+    A port of a causal model is compared with the activations of the original model.
 
     Parameters
     ----------
@@ -201,10 +201,10 @@ def _compare_functions(
 
 
 def _compare_stations(mine: Mapping[str, Array], reference: Any, tolerance: float | None) -> Comparison:
-    """Compare two dicts of arrays. If a station differs, try to multiply it by a factor."""
+    """Compare two dicts of arrays. If a station differs, look for a factor that makes both arrays equal."""
     correct = _reference_values(reference)
     if "logits" in correct:
-        correct["logits"] = correct.pop("logits")  # the last station of a model, in any order of the file
+        correct["logits"] = correct.pop("logits")  # moves the logits to the end
     comparison = _compare_by_name(mine, correct, tolerance)
     if comparison or not comparison._has_cell:
         return comparison

@@ -1,7 +1,8 @@
-"""Find the mistake in a port of a causal language model: which change makes it equal to the reference?
+"""Find the mistake in a port of a causal language model: which change makes the port equal to the reference?
 
-The mistakes are those of the guide page port.md, which raise no error. Each is tried on the first layer that
-differs: the layer gets the correct input from the reference, and its output is compared.
+The guide page port.md lists mistakes that raise no error. For each of them, the change that repairs the
+mistake is tried on the first layer that differs: the layer gets its correct input from the reference, and its
+output is compared with the reference.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from npformer.modern.rms_norm import RMSNormParams, rms_norm_forward
 
 
 class Mistake(NamedTuple):
-    """A mistake, by the change that makes the arrays equal."""
+    """A mistake, described by the change that makes the arrays equal."""
 
     name: str  # a key of CHANGES
     value: Any = None  # what to use instead, such as 500000.0 for the base
@@ -85,7 +86,11 @@ def find_mistakes(
     state: Mapping[str, Array],
     tolerance: float,
 ) -> tuple[Mistake, ...]:
-    """Return the mistakes that explain the first difference. Of several values, only the best is returned."""
+    """Return the mistakes that explain the first difference.
+
+    If several values repair the same mistake, such as several bases, only the value with the smallest error
+    is returned.
+    """
     smallest: dict[str, tuple[float, Mistake]] = {}
     for mistake, changed in iter_variants(port, state):
         difference = error_at(station, reference, changed)
@@ -143,7 +148,7 @@ def iter_variants(port: Port, state: Mapping[str, Array]) -> Iterator[Variant]:
 
 
 def settings_to_try(port: Port) -> Iterator[tuple[Mistake, dict[str, Any]]]:
-    """Yield other values of the config's fields."""
+    """Yield mistakes in the config, each with the fields that would repair it."""
     params, config = port
     layout = "halves" if config.rope_layout == "interleaved" else "interleaved"
     yield Mistake("rope_layout", layout), {"rope_layout": layout}
@@ -164,7 +169,7 @@ def settings_to_try(port: Port) -> Iterator[tuple[Mistake, dict[str, Any]]]:
 
 
 def blocks_to_try(params: CausalLMParams) -> Iterator[tuple[Mistake, tuple[CausalBlockParams, ...]]]:
-    """Yield all blocks with exchanged or transposed arrays."""
+    """Yield mistakes in the blocks, each with all blocks after the repair."""
     blocks = params.blocks
     yield (
         Mistake("gate_up"),
@@ -203,7 +208,10 @@ def add_one(params: CausalLMParams) -> CausalLMParams:
 def heads_to_try(
     params: CausalLMParams, state: Mapping[str, Array]
 ) -> Iterator[tuple[Mistake, Array | None]]:
-    """Yield other output matrices: the embedding, and each array of the file that has its shape."""
+    """Yield other output matrices: the embedding, and each array of the file with the embedding's shape.
+
+    None represents the embedding.
+    """
     E = params.embedding.E
     if params.head is not None:
         yield Mistake("tied"), None
