@@ -93,7 +93,7 @@ def load_llama(path: Any, *, dtype: DType = np.float32) -> tuple[CausalLMParams,
     """Load a model of the Llama architecture from a folder in the format of Hugging Face.
 
     Reads config.json and every .safetensors file of the folder. Nothing in the files is executed. Only the
-    model types llama and mistral are accepted, because other types use the same names in other equations.
+    model types llama and mistral are accepted, because other types use the same names for other equations.
 
     Parameters
     ----------

@@ -264,7 +264,7 @@ def _read_tokenizer(path: Any, vocab_size: int) -> Llama2cTokenizer:
 
 
 def _read_pieces(data: bytes, vocab_size: int) -> tuple[list[bytes], list[float], bool]:
-    """Read at most vocab_size pieces and scores. Also return whether the data hold exactly so many pieces.
+    """Read at most vocab_size pieces and scores. Also return whether the data contain exactly this many.
 
     The data begin with the length of the longest piece. Then each piece has a score, a length and its bytes.
     """

@@ -145,7 +145,7 @@ def export_arrays(names: Any, params: Any) -> dict[str, Array]:
 
 
 def get_sizes(config: Any, **more: int) -> dict[str, int]:
-    """Return {dimension name: size} for all dimensions that the config or `more` determines."""
+    """Return the size of each dimension that the config or `more` determines, by dimension name."""
     n_kv_heads = getattr(config, "n_kv_heads", config.n_heads)
     d_kv = config.d_model // config.n_heads * n_kv_heads
     return config._asdict() | {"d_kv": d_kv} | more
