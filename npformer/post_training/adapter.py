@@ -38,7 +38,7 @@ Adapter = tuple[BlockAdapter, ...]  # one for each block of the model
 def init_adapter(
     params: CausalLMParams, r: int, rng: Any, *, matrices: tuple[str, ...] = ("W_Q", "W_V")
 ) -> Adapter:
-    """Draw an adapter of rank r for the named matrices of every block. It does not change the model yet.
+    """Draw an adapter of rank r for the named matrices of every block. Before training, B = 0 and ΔW = 0.
 
     Parameters
     ----------
@@ -369,7 +369,7 @@ def names_in_file(i: int, name: str) -> tuple[str, str]:
 def _reorder_columns(
     function: str, adapter: Adapter, config: CausalLMConfig, reorder: Callable[[Array, int], Array]
 ) -> Adapter:
-    """Reorder the columns of ΔW = s A B for W_Q and W_K of an interleaved model: those of B."""
+    """Reorder the columns of B, and so of ΔW = s A B, for W_Q and W_K of an interleaved model."""
     if config.rope_layout == "halves":
         return adapter
     d_k = config.d_model // config.n_heads

@@ -27,7 +27,7 @@ def answer_targets(
     ignore_index : int
         The target of the positions that do not count.
     padding_id : int, optional
-        The id of the tokens that fill shorter answers up. They do not count.
+        The id of the padding tokens after shorter answers. Padding does not count.
 
     Returns
     -------

@@ -15,8 +15,8 @@ def kl_penalty_forward(
 ) -> tuple[Float[Array, "..."], KLPenaltyCache]:
     """y = π_ref / π - log(π_ref / π) - 1, for each token.
 
-    Shao et al., "DeepSeekMath", 2024, equation 4. For tokens sampled from π, the mean of y is the
-    Kullback-Leibler divergence of π from π_ref. Unlike log(π / π_ref), y is never negative.
+    Shao et al., "DeepSeekMath", 2024, equation 4. For tokens sampled from π, the expected value of y is
+    the Kullback-Leibler divergence of π from π_ref. Unlike log(π / π_ref), y is never negative.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def kl_penalty_forward(
 
 
 def kl_penalty_backward(dy: Float[Array, "..."], cache: KLPenaltyCache) -> Float[Array, "..."]:
-    """dlog_p = dy (1 - π_ref / π): positive where the model is more certain than the reference.
+    """dlog_p = dy (1 - π_ref / π). For dy > 0, it is positive where π is larger than π_ref.
 
     Parameters
     ----------
