@@ -64,8 +64,8 @@ def _count_failures(comparison: LeafComparison) -> tuple[str, ...]:
 def _find_unit(calls: Calls) -> float:
     """Return d_output if the output is a single number, and 1 otherwise.
 
-    Gradients are divided by this unit. So if a gradient lacks the factor d_output, the note does not contain
-    a random number.
+    Gradients are divided by this unit, because such a d_output is one random factor. Without the division,
+    the note on a wrong gradient 3 z · d_output would contain this random factor.
     """
     if calls.d_output.ndim == 0:
         return float(calls.d_output.item())

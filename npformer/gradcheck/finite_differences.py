@@ -295,7 +295,7 @@ def _extrapolate_central(right: list[Floats], left: list[Floats]) -> tuple[Float
 def _extrapolate_one_sided(right: list[Floats], left: list[Floats]) -> tuple[Floats, float]:
     """Extrapolate the right and the left quotients separately. Return the mean of both limits and its error.
 
-    This is better for a function whose second derivative jumps, such as max(0, x)² at x = 0.
+    This method is better for a function whose second derivative jumps, such as max(0, x)² at x = 0.
     """
     limits = []
     errors = []

@@ -218,7 +218,7 @@ class Calls:
 def run_forward_pass(
     forward: Callable[..., Any], args: dict[str, Any], kwargs: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Return the output and the cache of a forward pass. Raises TypeError for any other result."""
+    """Return the output and the cache of a forward pass. Raises TypeError if forward returns no such pair."""
     result = forward(*args.values(), **copy_tree(kwargs))
     is_pair = isinstance(result, tuple) and is_plain(result) and len(result) == 2
     if not is_pair:

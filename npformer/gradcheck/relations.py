@@ -265,7 +265,7 @@ def make_factor(value: float, exact: float) -> Factor:
 
     Any number is close to some fraction, so only a small numerator n and denominator d are accepted: n d must
     be at most CHANCE / (2 · exact). Then a random number matches a fraction with a probability of at most
-    about CHANCE. For roots, it is CHANCE_OF_ROOT.
+    about CHANCE. For roots, CHANCE_OF_ROOT replaces CHANCE.
     """
     for is_root, target, chance in ((False, abs(value), CHANCE), (True, value * value, CHANCE_OF_ROOT)):
         most = chance / (2 * exact)
@@ -511,7 +511,7 @@ def detect_shift(cases: Sequence[Case]) -> Relation | None:
 
 
 def _is_shifted(found: Array, right: Array, zero: float, shifts: tuple[int, ...]) -> bool:
-    """Return whether an array has the correct numbers at shifted indices, and more than half of them."""
+    """Return whether an array has more than half of the correct numbers, at shifted indices."""
     rolled = np.roll(right, shifts, axis=tuple(range(right.ndim)))
     stays_inside = np.ones(right.shape, dtype=np.bool_)
     for axis, shift in enumerate(shifts):

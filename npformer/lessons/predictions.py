@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
 
 def reveal(id: str) -> Answer:
-    """Return the answer to a prediction. In the last line of a cell, this call shows it below the output.
+    """Return the answer to a prediction. A cell that ends with this call shows the answer below its output.
 
     Parameters
     ----------

@@ -260,9 +260,10 @@ def _update_steps(
 
 
 def _has_numbers_of_a_name(example: Example) -> bool:
-    """Return whether `example_from_name` could draw this example.
+    """Return whether the example differs from `dog_bites_man()` only in numbers that a name determines.
 
-    A name changes the embeddings, the weights and the target, but neither the architecture nor the norms.
+    `example_from_name` draws the embeddings, the weights and the target, but keeps the architecture and the
+    norms.
     """
     model = dog_bites_man()
     if make_plan(example, "sgd") != make_plan(model, "sgd"):

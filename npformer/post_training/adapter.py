@@ -202,7 +202,7 @@ def check_adapter(function: str, params: CausalLMParams, adapter: Adapter) -> No
 
 ARRAYS_FILE = "adapter_model.safetensors"
 CONFIG_FILE = "adapter_config.json"
-PREFIX = "base_model.model."  # PEFT's name for the model inside its own model
+PREFIX = "base_model.model."  # the beginning of all names: PEFT wraps the model in two objects
 MODULES = {  # the name that Hugging Face gives to each matrix
     "W_Q": "q_proj", "W_K": "k_proj", "W_V": "v_proj", "W_O": "o_proj",
     "W_gate": "gate_proj", "W_up": "up_proj", "W_down": "down_proj",

@@ -36,7 +36,7 @@ def token_log_probs_forward(
     """log π(y_t | x, y_<t) = log softmax(logits)[y_t] for each token, and 0 where the target is ignored.
 
     The log-probability of a whole answer, log π(y | x), is the sum over its tokens: ``log_p.sum(axis=-1)``.
-    The gradient of this sum is the same number for each of its tokens.
+    In the backward pass, each of these tokens receives the gradient of the sum.
 
     Parameters
     ----------

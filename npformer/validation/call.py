@@ -14,7 +14,7 @@ class Phase(IntEnum):
     SETTINGS = 0  # a config and a cache, which record sizes for all other arguments
     ARRAYS = 1  # float arrays and parameters, which record more sizes; also numbers checked by themselves
     IDS = 2  # values that are compared with the float arrays: ids, positions, a number of heads
-    MASKS = 3  # values that need every size, even h and vocab_size: masks, biases, ids in a vocabulary
+    MASKS = 3  # values that need all sizes, also h and vocab_size: masks, biases, ids in a vocabulary
     RELATIONS = 4  # relations between arguments that have passed their own checks
 
 
@@ -68,7 +68,7 @@ def no_parts(path: str, value: Any) -> Iterable[Place]:
 
 @dataclass(eq=False)
 class Rule:
-    """What an annotation requires of a value.
+    """The requirements of an annotation: how one value is checked.
 
     Attributes
     ----------

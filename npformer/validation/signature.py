@@ -129,7 +129,7 @@ class Accepted(NamedTuple):
 def remember(key: Any, call: Call, signature: Signature, accepted: dict[Any, Accepted]) -> None:
     """Record an accepted call under its cache key. A call without a key is not recorded.
 
-    At most MAX_KEYS keys are kept.
+    If there are MAX_KEYS keys already, they are deleted first.
     """
     if key is None:
         return
@@ -147,7 +147,7 @@ def passes_value_checks(function: str, earlier: Accepted | None, arguments: dict
     """Run the checks that read the values in arrays, and return whether all of them pass.
 
     `earlier` is the accepted call with the same cache key. If there is no such call, return False. After
-    False, `check_call` runs all checks and raises the error with the clearest message.
+    False, `check_call` runs all checks. It raises the error with the clearest message if a check fails.
     """
     if earlier is None:
         return False
