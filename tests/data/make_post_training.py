@@ -42,6 +42,10 @@ RUNS = {
         reward_exact,
         {"steps": 100, "n_updates": 4, "learning_rate": 5e-4},
     ),
+    "four updates, quarter rate, wide limit": (
+        reward_exact,
+        {"steps": 100, "n_updates": 4, "learning_rate": 5e-4, "epsilon": 0.999},
+    ),
     "ascending": (reward_ascending, {"steps": 150}),
     "ascending with KL": (reward_ascending, {"steps": 150, "beta": 0.5}),
     "ascending, beta 0.05": (reward_ascending, {"steps": 150, "beta": 0.05}),

@@ -414,6 +414,20 @@ def test_alternative_text_of_a_line_skips_nan():
     assert gap == "y from 1 at 0 to 3 at 2, lowest 1 at 0, highest 3 at 2"
 
 
+@pytest.mark.parametrize("least", [0.03, 0.004, 1e-9])
+def test_alternative_text_of_small_numbers_is_not_zero(least):
+    """Only a number that is 0 is written as 0."""
+    panels = {"n": (np.array([8.0, 16.0]), {"measured": np.array([least, 10.0])})}
+    text = plots.growth(panels).get_label()
+    shares = plots.next_token({"": np.array([1 - least, least])}, ["a", "b"]).get_label()
+    numbers = [
+        float(word.replace("−", "-"))
+        for word in re.findall(r"(?<=measured from )\S+|(?<=b )\S+", text + shares)
+    ]
+    assert numbers == [pytest.approx(least, rel=0.05)] * 2
+    assert plots.next_token({"": np.array([1.0, 0.0])}, ["a", "b"]).get_label() == "a 1, b 0"
+
+
 def test_alternative_text_of_weights_has_four_rows():
     one = plots.attention_weights(np.eye(6), list("abcdef"), title="one").get_label()
     assert one == "one: 6 tokens look at 6; a at a 1, b at b 1, c at c 1, d at d 1"

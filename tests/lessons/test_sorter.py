@@ -118,6 +118,12 @@ def test_four_updates_need_clipping_or_a_smaller_rate():
     assert (one > clipped).all() and (quarter > one).sum() == 9
 
 
+def test_clipping_matters_less_at_quarter_rate():
+    clipped, wide = exact("four updates, quarter rate"), exact("four updates, quarter rate, wide limit")
+    assert len(clipped) == len(wide) == 10
+    assert (clipped > wide).sum() == 7 and clipped.mean() - wide.mean() == pytest.approx(0.03, abs=0.005)
+
+
 def test_reward_without_digits_is_hacked():
     """The answers are ascending, but hardly any is correct. With the KL term, the model stays as it was."""
     assert (shares("ascending", "ascending") == 1).all() and exact("ascending").max() == 0.004
@@ -150,7 +156,8 @@ def test_lesson_quotes_the_stored_updates():
     ranges = {
         "four updates, clipped": "{} to {} % are correct",
         "one update": "compared with {} to {} % after one update",
-        "four updates, quarter rate": "four updates give {} to {} %",
+        "four updates, quarter rate": "learning rate, four updates give {} to {} %",
+        "four updates, quarter rate, wide limit": "With the wide limit, four updates give {} to {} %",
     }
     for name, sentence in ranges.items():
         percent = sorter.read_results(name)

@@ -9,7 +9,7 @@ from npformer.backend import Array
 from npformer.lessons.plots.colours import COSINE, FAINT, INK
 from npformer.lessons.plots.lines import assign_styles
 from npformer.lessons.plots.style import describe, in_style, make_panels, new_figure
-from npformer.lessons.plots.words import format_value, panels_in_words
+from npformer.lessons.plots.words import format_small, format_value, panels_in_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,7 +86,7 @@ def next_token(shares: Mapping[str, Array], tokens: Sequence[str]) -> "Figure":
 
     def describe_panel(p: Array) -> str:
         return ", ".join(
-            f"{token.strip()} {format_value(share)}" for token, share in zip(tokens, p, strict=True)
+            f"{token.strip()} {format_small(share)}" for token, share in zip(tokens, p, strict=True)
         )
 
     return describe(figure, panels_in_words(shares, describe_panel))
@@ -111,7 +111,7 @@ def timeline(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) 
     >>> timeline({"one after the other": {"host": [(0, 1)], "device": [(1, 3)]}}).axes[0].get_xlabel()
     'time, ms'
     """
-    height = 1.7 * len(panels) + 0.6
+    height = 1.25 * len(panels) + 0.7
     figure, axes_and_spans = make_panels(panels, 11, height, across=1, loc="left", sharex=True)
     for axes, spans_of in axes_and_spans:
         for row, styled in enumerate(assign_styles(spans_of)):

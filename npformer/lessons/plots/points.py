@@ -69,7 +69,7 @@ def seeds(runs: Mapping[str, Sequence[float]], *, x_label: str) -> "Figure":
     >>> seeds({"with": [60.0, 70.0], "without": [20.0, 10.0]}, x_label="correct (%)").axes[0].get_xlabel()
     'correct (%)'
     """
-    figure = new_figure(10, 0.45 * len(runs) + 1.2)
+    figure = new_figure(10, 0.36 * len(runs) + 1.1)
     axes = figure.add_subplot()
     for row, results in enumerate(runs.values()):
         axes.plot([min(results), max(results)], [row, row], color=FAINT, linewidth=9, zorder=1)

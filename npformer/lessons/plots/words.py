@@ -27,6 +27,24 @@ def format_value(value: float, decimals: int = 2) -> str:
     return text.replace("-", "−")
 
 
+SMALL = 0.1  # a number that is closer to 0 has two significant digits, at least
+SMALLEST = 1e-4  # a number that is closer to 0 has a power of ten
+
+
+def format_small(value: float, decimals: int = 2) -> str:
+    """Return a number as text with at least two significant digits, so that only 0 is written as 0.
+
+    >>> format_small(0.004), format_small(-0.0186), format_small(3.0), format_small(2.5e-7), format_small(0)
+    ('0.004', '−0.019', '3', '2.5e−07', '0')
+    """
+    size = abs(value)
+    if 0 < size < SMALLEST:
+        return f"{value:.1e}".replace("-", "−")
+    if SMALLEST <= size < SMALL:
+        decimals = max(decimals, 1 - math.floor(math.log10(size)))
+    return format_value(value, decimals)
+
+
 def range_in_words(values: Array) -> str:
     """Return the smallest and the largest number as text.
 
@@ -119,6 +137,8 @@ def line_in_words(name: str, x: Array, y: Array) -> str:
     'sines from 0 at 0 to 1 at 2, lowest 0 at 0, highest 2 at 1'
     >>> line_in_words("rate", np.arange(2), np.array([0.0125, 0.025]))
     'rate from 0.0125 at 0 to 0.025 at 1, lowest 0.0125 at 0, highest 0.025 at 1'
+    >>> line_in_words("time", np.arange(2), np.array([0.004, 10.0]))
+    'time from 0.004 at 0 to 10 at 1, lowest 0.004 at 0, highest 10 at 1'
     """
     low, high = int(np.nanargmin(y)), int(np.nanargmax(y))
     largest = max(abs(float(y[low])), abs(float(y[high])))
@@ -126,7 +146,7 @@ def line_in_words(name: str, x: Array, y: Array) -> str:
     decimals = 2 - math.floor(math.log10(largest)) if is_small else 2
 
     def point(i: int) -> str:
-        return f"{format_value(float(y[i]), decimals)} at {format_value(float(x[i]))}"
+        return f"{format_small(float(y[i]), decimals)} at {format_value(float(x[i]))}"
 
     first, last, lowest, highest = point(0), point(-1), point(low), point(high)
     return f"{name} from {first} to {last}, lowest {lowest}, highest {highest}"
