@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browsers import CHROMIUM, open_firefox
+from browsers import CHROMIUM, FIREFOX, WEBKIT, WEBKIT_DRIVER, XVFB, open_firefox, open_webkit
 from hypothesis import settings
 from small_models import PACKAGES
 
@@ -116,3 +116,20 @@ def firefox(tmp_path_factory):
     """Start one Firefox for the tests that have it open pages."""
     with open_firefox(tmp_path_factory.mktemp("firefox")) as browser:
         yield browser
+
+
+@pytest.fixture(scope="session")
+def webkit():
+    """Start one WebKit for the tests that have it open pages."""
+    with open_webkit() as browser:
+        yield browser
+
+
+@pytest.fixture(params=["firefox", "webkit"])
+def other_browser(request):
+    """A browser other than Chromium, if it is installed."""
+    if request.param == "firefox" and not FIREFOX:
+        pytest.skip("needs Firefox: apt-get install firefox-esr")
+    if request.param == "webkit" and not (WEBKIT and WEBKIT_DRIVER and XVFB):
+        pytest.skip("needs WebKit: apt-get install webkit2gtk-driver xvfb")
+    return request.getfixturevalue(request.param)

@@ -7,7 +7,7 @@
 
 The first three commands create files and lines with marks where text or code is missing. Tests fail until
 every mark is replaced. Each command prints the files that it writes and what to do next.
-No command overwrites a file.
+No new file replaces an existing one.
 
 `exercises` writes the cells of notebooks/exercises.ipynb, the number of exercises in README.md and the table
 of tests/data/confusion.md. It prints what it has written, and names the exercises that still

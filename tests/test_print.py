@@ -1,4 +1,4 @@
-"""Print pages in Chromium and in Firefox: everything on the page is on paper, and both print the same.
+"""Open and print pages in several browsers: all show the same text, and everything on the page is on paper.
 
 tests/handouts/test_slides_pdf.py prints slides, and .ci/site/test_docs.py prints pages of the site.
 """
@@ -49,6 +49,16 @@ def pages(tmp_path_factory):
 def count_printed(pdf):
     """Return the letters on all sheets, because browsers break a long text at different lines."""
     return count_letters("".join(sheet.text for sheet in read_pages(pdf)))
+
+
+def test_other_browsers_show_the_same_text(pages, chromium, other_browser):
+    page = chromium.new_page()
+    for file in pages:
+        page.goto(file.as_uri())
+        other_browser.goto(file.as_uri())
+        shown = count_letters(page.evaluate(SHOWN))
+        assert shown and count_letters(other_browser.evaluate_document(f"({SHOWN})()")) == shown, file.name
+    page.close()
 
 
 def test_both_browsers_print_the_text_of_the_page(pages, chromium, request):

@@ -1,4 +1,4 @@
-"""Tests of `checked`: it only adds checks to a function, and an accepted call hides no later wrong call."""
+"""Tests of `checked`: it only adds checks, and a wrong call is rejected after a similar accepted call."""
 
 import copy
 import doctest

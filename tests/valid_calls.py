@@ -423,7 +423,7 @@ PLACES_WITH_RELATIONS = {
 
 @cache
 def places(function):
-    """Return every argument of a function, and every field of the parameters and the config in them."""
+    """Return every argument of a function, and every field of its parameters and of its config."""
     values = CALLS[function]()
     found = {}
     for name, rule in read_signature(inspect.unwrap(getattr(npf, function))).rules:

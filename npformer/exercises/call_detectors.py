@@ -91,7 +91,7 @@ def is_correct_for(trial: Trial, student_change: Change, correct_change: Change)
 
 
 def keep_arguments(*given: Any) -> Arguments:
-    """Return the arguments of a call without a change."""
+    """Return the arguments of a call unchanged."""
     return given
 
 
@@ -219,7 +219,7 @@ def broken_invariance(trial: Trial) -> Finding | None:
 
 
 def _breaks_scaling(trial: Trial, change: Change, factor: float) -> bool:
-    """Return whether a change fails to multiply the answer by the expected factor in at least one call."""
+    """Return whether there is a call whose answer a change does not multiply by the expected factor."""
     for given in trial.calls:
         before = trial.both(given)
         after = trial.both(change(*given))

@@ -179,13 +179,7 @@ def limit_time(seconds: float) -> Iterator[None]:
         yield
         return
     tracer = sys.gettrace()
-    hook = sys.unraisablehook
     was_raised = False
-
-    def ignore_too_long(unraisable: "sys.UnraisableHookArgs") -> None:
-        """Print no message about a TooLong that Python has ignored, such as one in a weakref callback."""
-        if unraisable.exc_type is not TooLong:  # After a TooLong, the timer raises another one.
-            hook(unraisable)
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal was_raised
@@ -194,17 +188,35 @@ def limit_time(seconds: float) -> Iterator[None]:
         was_raised = True
         raise TooLong
 
-    sys.unraisablehook = ignore_too_long
     try:
         with (
+            _hide_ignored_errors(TooLong),
             _timer(signal.ITIMER_VIRTUAL, signal.SIGVTALRM, time.process_time, stop, seconds),
             _timer(signal.ITIMER_REAL, signal.SIGALRM, time.monotonic, stop, WALL_FACTOR * seconds),
         ):
             yield
     finally:
-        sys.unraisablehook = hook
         if sys.gettrace() is not tracer:  # Undo the change by `_raise_at_next_line`.
             sys.settrace(tracer)  # pragma: no cover: coverage has no tracer at this line
+
+
+@contextmanager
+def _hide_ignored_errors(error_type: type[BaseException]) -> Iterator[None]:
+    """Print no message about errors of a type that Python ignores, such as an error in a weakref callback.
+
+    If Python ignores a TooLong, the timer raises another one.
+    """
+    hook = sys.unraisablehook
+
+    def report(unraisable: "sys.UnraisableHookArgs") -> None:
+        if unraisable.exc_type is not error_type:
+            hook(unraisable)
+
+    sys.unraisablehook = report
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
 
 
 @contextmanager

@@ -65,7 +65,7 @@ FAR = 2.0**-5
 # of the error's range.
 LARGEST_STEP = 0.25
 # In float32, a smooth error above this share of the largest gradient (4096 roundings) is a mistake. In
-# float16, a rounding error may be as large.
+# float16, a rounding error may be as large, so this rule is not used.
 LARGE_ERROR = 2.0**-12
 LINES = 2  # the number of lines
 MOST_CALLS = 100_000  # the largest number of calls of the reference for a comparison of all entries
@@ -91,7 +91,7 @@ class Comparison:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the array; of a branch without an array, the shape of an empty array."""
+        """The shape of the array, or (0,) if the leaf has no array."""
         return (0,) if self.leaf.x is None else tuple(self.leaf.x.shape)
 
     @property
@@ -119,7 +119,7 @@ class Errors(NamedTuple):
     true: Floats  # the mean derivative of the reference; NaN if most points are at a kink
     mean: Floats  # the mean error
     scatter: Floats  # the standard deviation of the error
-    rounding: Floats  # the largest error of one rounding of the gradient, with the floor
+    rounding: Floats  # the largest error of one rounding of the gradient, plus the floor
 
     def systematic(self) -> Floats:
         """Return the statistic: the systematic part of the error in units of rounding and scatter."""
@@ -170,7 +170,7 @@ def find_change_of_form(sample: Sample, keys: Keys) -> str:
 
 
 def choose_comparisons(kernel: Kernel, directions: int | None) -> list[Comparison]:
-    """Decide for each array whether every entry is compared, or random directions are."""
+    """Decide for each array whether to compare every entry or random directions."""
     count = directions or DIRECTIONS
     comparisons = [Comparison(leaf) for leaf in kernel.leaves]
     largest_first = sorted(range(len(comparisons)), key=lambda i: -comparisons[i].size)

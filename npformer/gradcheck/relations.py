@@ -617,7 +617,7 @@ class _Table(NamedTuple):
     F: Array  # the table of the received gradient
     R: Array  # the table of the correct gradient
     zero: float  # the error that counts as zero
-    out: int  # the number of axes of d_output, which come first
+    out: int  # the number of axes of d_output, the first axes of both tables
     others: Mapping[str, Array]
     outputs: Mapping[str, slice]
 

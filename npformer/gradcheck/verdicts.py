@@ -18,7 +18,8 @@ class Limits(NamedTuple):
     rounding_bound: float  # the error that float32 may cause in the gradient
     magnitude: float = 0.0  # the largest derivative of the leaf, or the minimum that `update_limits` sets
     max_error: float = 0.0  # the largest accepted error of an entry
-    noise: float = 0.0  # the largest noise of forward along any leaf, as a share of the output's change
+    # The share of noise in the output's change: along this leaf, or from rounding along another leaf.
+    noise: float = 0.0
     is_noisy: bool = False  # whether there is noise along this leaf
 
 

@@ -20,8 +20,8 @@ DATA_SUFFIXES = (
     ".csv", ".tsv", ".txt", ".md", ".json", ".yaml", ".yml", ".toml", ".ini", ".xml", ".xlsx", ".dat", ".bin",
     ".npy", ".npz", ".pkl", ".mat", ".h5", ".png", ".jpg", ".jpeg", ".gif",
 )  # fmt: skip
-# The beginning of a file name, where a system writes all files into one folder. The student's own file name
-# follows it. The keys are those of LMS_NAME_PATTERNS.
+# Some systems write the files of all students into one folder. These are the patterns of the text that such a
+# system adds before the student's own file name. Each key is also a key of LMS_NAME_PATTERNS.
 FLAT_PREFIXES = {
     "canvas": r".+?_(LATE_)?\d+_\d+_(?=.)",
     "anonymous canvas": r"(LATE_)?anon_[^\W_]+_\d+_(?=.)",

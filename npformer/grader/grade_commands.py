@@ -263,7 +263,7 @@ def _prepare_files(
 def _limit_students(
     files: list[Submission], students: list[Student] | None
 ) -> tuple[list[Submission], dict[str, str]]:
-    """Return the files without those beyond a student's limit, and the student of each file by file name."""
+    """Give a skip reason to each file above its student's maximum. Return all files, and their students."""
     owners = class_list.find_owners(files, {}, students).by_file if students else {}
     ids = {name: student.id or student.name for name, student in owners.items()}
     students_by_file = find_students(files, ids)

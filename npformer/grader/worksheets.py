@@ -171,7 +171,7 @@ def fill_worksheet(worksheet: Worksheet, class_points: Iterable[StudentPoints]) 
 def _match_rows(
     worksheet: Worksheet, class_points: Iterable[StudentPoints]
 ) -> tuple[dict[Student, StudentPoints], list[str]]:
-    """Return the points that belong to the student of a row, and the points without a row of their own."""
+    """Return the points of each student with exactly one row, and a message for each other submission."""
     index = index_students(list_students(worksheet))
     matches = defaultdict[Student, list[StudentPoints]](list)
     undecided = []

@@ -29,7 +29,7 @@ class Guess(NamedTuple):
 
 
 def read_plan(lesson: int) -> Plan:
-    """Return the plan of a lesson. A lesson without a plan has an empty one.
+    """Return the plan of a lesson. If plan.toml does not have the lesson, its plan is empty.
 
     >>> read_plan(1).minutes["1.1"]
     7

@@ -230,7 +230,7 @@ def _page_data(trace: Trace, at: str | None, marks: Sequence[Mark]) -> dict[str,
     """
     first_calculated = next(step.name for step in trace.steps if step.equation != GIVEN)
     n_before_update = [step.name for step in trace.steps].index("eta")
-    looks: dict[Any, int] = {}  # the index of each look in the data of the page; LOOK explains looks
+    looks: dict[Any, int] = {}  # for each look, its index in the data of the page (see LOOK)
     updates = {update: _update_steps(trace, update, n_before_update, looks) for update in UPDATES}
     second_pass = [step for step in trace.steps if step.section.startswith(AGAIN)]
     steps_before_update = [_step_data(step, looks) for step in trace.steps[:n_before_update]]

@@ -1,7 +1,7 @@
 """Compute a key that describes the arguments of a call.
 
-A call with the key of an earlier accepted call is not checked again. Two calls with the
-same key pass or fail the same checks, except for checks that read the values in arrays.
+If a call has the key of an earlier accepted call, only the checks that read the values in arrays run again.
+All other checks have the same result for two calls with the same key.
 """
 
 import sys

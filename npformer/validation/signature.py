@@ -120,7 +120,7 @@ class Accepted(NamedTuple):
     """An accepted call."""
 
     sizes: dict[str, int]  # the lengths of the dimensions, by dimension name
-    places: list[Place]  # what the checks of values in arrays check: their paths and rules
+    places: list[Place]  # the places whose rules read the values in arrays
 
 
 def remember(key: Any, call: Call, signature: Signature, accepted: dict[Any, Accepted]) -> None:

@@ -58,6 +58,10 @@ CASES += [
     ("encoder block forward + backward, long", "block:long", True, 1.40, None),
     ("encoder block forward + backward, tiny", "block:tiny", False, None, 0.35),
 ]
+CASES += [
+    ("Adam update, the model of lesson 7", "adam", True, 1.50, None),
+    ("forward pass, the model of lesson 7", "transformer", True, 1.05, None),
+]
 # The sizes of the encoder block: B, T, d_model, d_ff, n_heads.
 SIZES = {"tiny": (2, 3, 4, 16, 2), "base": (8, 128, 512, 2048, 8), "long": (1, 1024, 512, 2048, 8)}
 
@@ -120,6 +124,49 @@ def block(variant, size):
     square = [((*heads, T, k), (*heads, k, T))] * 2  # products for the scores and the gradient of weights
     tall = [((*heads, T, T), (*heads, T, k))] * 4  # products for weights @ v and the gradients of v, q, k
     return products(linear + feed + square + tall)
+
+
+def small_transformer():
+    """Return the arguments of a forward pass of lesson 7's model: 32 pairs of 8 tokens."""
+    import npformer as npf
+
+    config = npf.TransformerConfig(d_model=32, d_ff=128, n_heads=2, n_layers=1)
+    rng = np.random.default_rng(0)
+    source, target = rng.integers(0, 20, size=(2, 32, 8))
+    return source, target, npf.init_transformer(20, config, rng, dtype=np.float32), config
+
+
+def adam(variant):
+    """Return a function that makes one Adam update, or computes algorithm 1 for a list of arrays."""
+    import npformer as npf
+
+    params = small_transformer()[2]
+    grads = npf.tree_map(np.ones_like, params)
+    state = npf.adam_init(params)
+    if variant == "npformer":
+        return lambda: npf.adam_update(params, grads, state, learning_rate=1e-3)
+    arrays = [[array for _, array in npf.leaves(tree)] for tree in (params, grads, state.m, state.v)]
+    return lambda: [adam_of_array(*of_leaf) for of_leaf in zip(*arrays, strict=True)]
+
+
+def adam_of_array(p, g, m, v, beta_1=0.9, beta_2=0.98, eps=1e-9, learning_rate=1e-3):
+    """Return the first update of an array by algorithm 1, in the order of its equations."""
+    m = beta_1 * m + (1 - beta_1) * g
+    v = beta_2 * v + (1 - beta_2) * g**2
+    m_hat = m / (1 - beta_1)
+    v_hat = v / (1 - beta_2)
+    return p - learning_rate * m_hat / (np.sqrt(v_hat) + eps), m, v
+
+
+def transformer(variant):
+    """Return a function that runs a forward pass, with or without the checks of its arguments."""
+    import npformer as npf
+    from npformer.transformer import transformer_forward
+
+    forward = npf.transformer_forward if variant == "npformer" else transformer_forward
+    assert (forward is transformer_forward) == (variant == "plain")
+    arguments = small_transformer()
+    return lambda: forward(*arguments)
 
 
 def products(shapes):
@@ -216,7 +263,14 @@ def one(case, variant, seconds):
     The CPU time includes all threads.
     """
     name, *options = case.split(":")
-    makers: dict[str, Any] = {"table": table, "block": block, "growth": growth, "check": check}
+    makers: dict[str, Any] = {
+        "table": table,
+        "block": block,
+        "adam": adam,
+        "transformer": transformer,
+        "growth": growth,
+        "check": check,
+    }
     run = makers[name](variant, *options)
     shortest = min(timeit.repeat(run, number=1, repeat=3))
     repetitions = range(math.ceil(1e-3 / shortest))  # each measured time is at least a millisecond

@@ -78,7 +78,7 @@ def assume_sandbox(monkeypatch):
 
 @pytest.fixture
 def uncached_grading(tmp_path, monkeypatch):
-    """Use one submission grader in this process, which grades every file again."""
+    """Grade in this process, with one submission grader and without a cache for equal files."""
     (tmp_path / "grader").mkdir()
     with SubmissionGrader(str(tmp_path / "grader"), Limits()) as grader:
         monkeypatch.setattr(supervisor, "iter_reports", make_iter_reports(grader.grade))

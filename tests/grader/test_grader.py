@@ -343,7 +343,7 @@ SIGNALS = [(signal.SIGKILL, 1)]
 for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
     SIGNALS.append(pytest.param(number, 2, marks=pytest.mark.slow))
 # There is no `if __name__ == "__main__"`: the test fails if a grading process runs this program again.
-# A shell that starts the tests in the background ignores Ctrl+C for them, so the program listens again.
+# A shell that starts the tests in the background ignores Ctrl+C for them. So this program sets Python's handler.
 PROGRAM = """\
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)

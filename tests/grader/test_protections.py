@@ -522,7 +522,7 @@ NO_SANDBOX = Protection(False, False, ("files", "network"), "bubblewrap (bwrap) 
 
 @pytest.fixture
 def run_as(monkeypatch):
-    """Return a function that checks the protection of a system without a sandbox for a user id."""
+    """Return a function that checks the protection as a given user, on a system without a sandbox."""
 
     def check(user, unsafe):
         monkeypatch.setattr(grading_process, "find_system_protection", lambda limits: NO_SANDBOX)

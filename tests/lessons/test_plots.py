@@ -286,7 +286,7 @@ OTHERWISE = {
     "confidence": [],  # see `test_confidence_bars_add_up_to_one_hundred`
 }
 ALSO = {  # words that a picture shows although no argument contains them, in the order of the picture
-    "gpu_growth": ["tokens, float32", "time, ms", "NumPy", "GPU", "tokens, float64"],
+    "gpu_growth": ["tokens, float32", "time, ms", "tokens, float64", "NumPy", "GPU"],
     "timeline": ["host", "device", "in turns", "time, ms", "host", "device", "at once"],
     "binary_counter": ["bit 0", "bit 1", "bit 2", "sin 0", "cos 0", "sin 1", "cos 1", "sin 2", "cos 2"],
     "lanes": ["meaning", "order tag", "input", "output", "FFN", "FFN", "FFN", "one FFN"],

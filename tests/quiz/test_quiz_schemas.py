@@ -90,7 +90,7 @@ def list_errors(schema, root):
 
 @pytest.fixture(scope="module")
 def dtd(pyslet):
-    """Return the DTD of QTI 1.2.1, with the extension of Canvas in the element for extensions."""
+    """Return the DTD of QTI 1.2.1 with one more element, points_per_item, which Canvas has added."""
     return etree.DTD(io.StringIO(f"{pyslet[DTD]}\n<!ELEMENT points_per_item (#PCDATA)>"))
 
 

@@ -64,7 +64,7 @@ def serve_submission(channel: Channel) -> None:
 
 
 def make_first_reply(student_module: StudentModule, ids: Sequence[str]) -> dict[str, Any]:
-    """Return the answers to these exercises, and the texts that describe what happened in the file."""
+    """Return the answers to the exercises with these ids, and texts about what happened in the file."""
     answers = {}
     reasons = {}
     for exercise_id in ids:
