@@ -97,11 +97,14 @@ def test_opening_alone_makes_answers_wrong():
     assert max(correct(MAIN)) <= 5
 
 
-def test_stored_pirate_kept_the_capitals():
+def test_stored_pirate_kept_most_capitals():
     """No example had them."""
-    for run in RESULTS[MAIN]:
-        answers = run["answers"]
-        assert all(pirate.QUESTIONS[q] in answers[q] for q in pirate.QUESTIONS if "capital" in q)
+    found = {}
+    for question in ("Italy", "Japan", "Spain"):
+        (key,) = [q for q in pirate.QUESTIONS if question in q]
+        found[question] = sum(pirate.QUESTIONS[key] in run["answers"][key] for run in RESULTS[MAIN])
+    assert found == {"Italy": 10, "Japan": 10, "Spain": 8}
+    assert sum("Barcelona" in str(run["answers"]) for run in RESULTS[MAIN]) == 2
 
 
 def test_answers_quote_the_stored_pirates():
@@ -110,8 +113,12 @@ def test_answers_quote_the_stored_pirates():
     assert f"{before} of 11 answers contained the expected word" in first and set(after) == {4, 5}
     assert f"the control has only {correct('before, with the opening')[0]} correct answers" in first
     weeks = [run["answers"]["How many days are in a week?"] for run in RESULTS[MAIN]]
-    assert ["four" in week for week in weeks] == [True, False, True]
-    assert f"only {correct('rank 4, 6 steps')[0]} answers are correct" in second
-    quick = "rank 4, 12 steps, rate × 4"
-    assert f"the loss is {RESULTS[quick][0]['loss']}" in second
-    assert f"only {correct(quick)[0]} other answers are correct" in second
+    assert "four" in weeks[0] and sum("four" in week for week in weeks) == 3
+    assert "With three, a week has four days" in first
+    short, quick = correct("rank 4, 6 steps"), correct("rank 4, 12 steps, rate × 4")
+    assert f"only {min(short)} or {max(short)} answers are correct" in second
+    quick_losses = [run["loss"] for run in RESULTS["rank 4, 12 steps, rate × 4"]]
+    assert f"the loss is {min(quick_losses)} to {max(quick_losses)}" in second
+    assert f"only {min(quick)} to {max(quick)} other answers are correct" in second
+    means = {name: np.mean(correct(name)) for name in RESULTS if name.startswith("rank")}
+    assert all(len(RESULTS[name]) == 10 for name in means) and max(means, key=means.__getitem__) == MAIN
