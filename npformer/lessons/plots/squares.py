@@ -422,7 +422,7 @@ def themes(cosines: Array, texts: Mapping[str, int], *, title: str = "") -> "Fig
     ''
     """
     ends = np.cumsum([0, *texts.values()])
-    figure = new_figure(7, 4.7)
+    figure = new_figure(6.6, 4.4)
     axes = figure.add_subplot()
     is_diagonal = np.eye(len(cosines), dtype=bool)
     off_diagonal = np.where(is_diagonal, 0, cosines)
