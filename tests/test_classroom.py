@@ -267,9 +267,9 @@ OPENINGS = FOLDER / "guide" / "openings.md"
 OPENINGS_HEAD = (
     "# The first two minutes\n\n"
     "This page shows what you can say when a lesson begins. Each opening asks the class a question and says "
-    "why the topic matters. It ends with what the students will be able to do. The text in parentheses is for "
-    "you. Use your own words. The openings do not give away the answer to a **Predict**. You also find them in "
-    "the speaker notes of the first slide (key S).\n"
+    "why the topic matters. It ends with what the students will be able to do. The text in parentheses is "
+    "for you. Use your own words. The openings do not give away the answer to a **Predict**. You also find "
+    "them in the speaker notes of the first slide (key S).\n"
 )
 
 
