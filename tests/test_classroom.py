@@ -266,10 +266,10 @@ def test_course_has_every_lesson_and_exercise_once():
 OPENINGS = FOLDER / "guide" / "openings.md"
 OPENINGS_HEAD = (
     "# The first two minutes\n\n"
-    "This page shows what you can say when a lesson begins: a question for the class, why the topic matters, "
-    "and what the students will be able to do at the end. The text in parentheses is for you. Use your own "
-    "words. The openings do not give away the answer to a **Predict**. You also find them in the speaker "
-    "notes of the first slide (key S).\n"
+    "This page shows what you can say when a lesson begins. Each opening asks the class a question and says "
+    "why the topic matters. It ends with what the students will be able to do. The text in parentheses is "
+    "for you. Use your own words. The openings do not give away the answer to a **Predict**. You also find "
+    "them in the speaker notes of the first slide (key S).\n"
 )
 
 

@@ -57,7 +57,7 @@ def heat_map(
 
     rows, columns = np.shape(values)
     is_square = rows == columns
-    figure = new_figure(6.4, 5.2) if is_square else new_figure(10, 4.8)
+    figure = new_figure(5.8, 4.7) if is_square else new_figure(10, 4.8)
     axes = figure.add_subplot()
     image = draw_colours(axes, values, largest_of([values]), signed, interpolation="nearest")
     axes.set(title=title, xlabel=x_label, ylabel=y_label)
@@ -174,7 +174,7 @@ def matrix(
     ['1.0', '0.0', '0.0', '1.0']
     """
     rows, columns = np.shape(values)
-    row_height = 0.9 if rows <= 4 else 0.62
+    row_height = 0.9 if rows <= 4 else 0.56
     figure = new_figure(max(1.3 * columns + 1.5, 5), row_height * rows + 1.5)
     axes = figure.add_subplot()
     draw_numbered(axes, values, largest_of([values]), decimals, signed)
@@ -422,7 +422,7 @@ def themes(cosines: Array, texts: Mapping[str, int], *, title: str = "") -> "Fig
     ''
     """
     ends = np.cumsum([0, *texts.values()])
-    figure = new_figure(7, 4.7)
+    figure = new_figure(6.6, 4.4)
     axes = figure.add_subplot()
     is_diagonal = np.eye(len(cosines), dtype=bool)
     off_diagonal = np.where(is_diagonal, 0, cosines)
