@@ -1,4 +1,4 @@
-"""The pirate of lesson 12: training an adapter on a tiny model, and the stored results."""
+"""The pirate of lesson 12: training an adapter on a tiny model, and the stored results of the chat model."""
 
 import re
 
@@ -90,7 +90,7 @@ def test_stored_pirate_speaks_and_is_mostly_wrong(name):
 
 
 def test_opening_alone_makes_answers_wrong():
-    """The control: the model before the training, with the first words of a pirate."""
+    """This control has no training: every answer begins with the given words "Arr, it be"."""
     runs = RESULTS["before, with the opening"]
     assert all(answer.startswith("Arr, it be") for answer in runs[0]["answers"].values())
     assert correct("before, with the opening") == [5]
@@ -98,7 +98,7 @@ def test_opening_alone_makes_answers_wrong():
 
 
 def test_stored_pirate_kept_the_capitals():
-    """No example had them."""
+    """The trained model still knows these capitals, which occur in no training example."""
     for run in RESULTS[MAIN]:
         answers = run["answers"]
         assert all(pirate.QUESTIONS[q] in answers[q] for q in pirate.QUESTIONS if "capital" in q)
