@@ -254,7 +254,7 @@ def make_one_percent_larger(backward):
 
 
 CHAINS = [(seed, 2) for seed in range(140)]
-HARD_CHAINS = [(seed, 4) for seed in (981, 1000, 1027, 1188, 1228, 1329)]  # difficult: tanh near 1, for example
+HARD_CHAINS = [(seed, 4) for seed in (981, 1000, 1027, 1188, 1228, 1329)]  # difficult, e.g. tanh near 1
 
 
 @pytest.mark.parametrize("chains", [CHAINS[::5], pytest.param(CHAINS + HARD_CHAINS, marks=pytest.mark.slow)])
