@@ -415,5 +415,6 @@ def test_training_step_launches_few_kernels(monkeypatch):
     _, update = count_launches(npf.adam_update, params, grads, npf.adam_init(params), **settings)
     n_leaves = len(list(npf.leaves(params)))
     print(f"launches: forward {forward}, backward {backward}, Adam {update / n_leaves} for each array")
-    # Three launches of each pass are copies, because the output of dropout with rate 0 is a new array.
+    # Three launches of the forward pass and three of the backward pass are copies, because the output of
+    # dropout with rate 0 is a new array.
     assert forward <= 52 and backward <= 59 and update <= 14 * n_leaves

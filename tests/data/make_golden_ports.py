@@ -22,7 +22,8 @@ LLAMA = SIZES | {
     "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-6, "tie_word_embeddings": False,
     "max_position_embeddings": 64, "rope_theta": 500.0,
 }  # fmt: skip
-COMMON = SIZES | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}  # some default ids are too large
+# Some default ids are larger than this vocabulary.
+COMMON = SIZES | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 # The original length is short, so that some pairs are scaled, some are not, and some are partly scaled.
 LLAMA_3 = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

@@ -70,7 +70,8 @@ def test_attach_companions_takes_files_of_the_same_student(layout, with_class_li
     found = read_all(attach_companions(list_files(tmp_path / "class", files), class_list))
     for beginning, letter in zip(beginnings, (b"b", b"c"), strict=True):
         expected = {"helper.py": b"LETTER = 'b'", "data.csv": letter}
-        # Without a class list, the grader cannot know that a folder is one student's. No list has anonymous ids.
+        # Without a class list, the grader cannot know that each folder belongs to one student. Anonymous ids
+        # are on no class list.
         is_unknown = layout == ("canvas, anonymous" if with_class_list else "folders")
         if is_unknown:
             expected = {}

@@ -222,7 +222,7 @@ def test_sandbox_keeps_what_the_table_says(column, tmp_path):
 
 
 def check_attempts(column, student, status, evidence):
-    """Check what the probe could do. Without a sandbox, root may prevent more than the table says."""
+    """Check what the probe could do. For root without a sandbox, more may be prevented than the table says."""
     assert student.startswith("tried"), evidence
     may_be_protected = column == "no sandbox, root"
     prevented, expected = {}, {}

@@ -4,8 +4,8 @@ Each model has random weights. The logits of npformer and of the other library a
 
 uv run --extra pretrained --with torch,transformers,gguf,accelerate pytest -k transformers tests/pretrained
 
-Without these libraries, test_torch_names.py makes the same comparisons with the stored answers in
-golden_exports.npz (causal models) and golden_layer.npz (encoder layers).
+In every test run, test_torch_names.py makes such comparisons with the stored answers in golden_exports.npz
+(causal models) and golden_layer.npz (encoder layers).
 """
 
 from typing import Any
