@@ -231,7 +231,7 @@ DEEP = TransformerConfig(d_model=64, d_ff=256, n_heads=4, n_layers=24)
 
 @functools.cache
 def gradient_sizes(norm: str, residuals: bool) -> np.ndarray:
-    """Return the size of the gradients of x and of W_Q at each block of a random stack: (2, n_layers)."""
+    """Return the Euclidean norms of the gradients of x and W_Q at each block of a stack: (2, n_layers)."""
     rng = np.random.default_rng(0)
     blocks, x, caches, sizes = init_encoder(DEEP, rng).blocks, rng.normal(size=(10, 64)), [], []
     for block in blocks:
@@ -256,7 +256,7 @@ def attend(x: np.ndarray, params: AttentionParams) -> tuple[np.ndarray, Any]:
 def half_forward(
     x: np.ndarray, forward: Callable, params: Any, norm_params: Any, norm: str, residuals: bool
 ) -> tuple[np.ndarray, tuple[Any, Any]]:
-    """Run half a block as the package does. `norm` and `residuals` can leave out these two parts."""
+    """Run attention or the FFN of a block. `norm` and `residuals` may leave out the norm and the residual."""
     u, seen = layer_norm_forward(x, norm_params) if norm == "pre" else (x, None)
     y, cache = forward(u, params)
     y = x + y if residuals else y
@@ -337,7 +337,7 @@ def error_clouds() -> Figure:
 
 
 def softmax_errors(share: float) -> np.ndarray:
-    """Return the errors of one entry of dscores at 32 points, in rounding units. `share` is the mistake."""
+    """Return the errors of one entry of dscores at 32 points, in rounding units. `share` scales a sum."""
 
     def softmax(scores: np.ndarray) -> np.ndarray:
         e = np.exp(scores - scores.max(axis=-1, keepdims=True))

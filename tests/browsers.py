@@ -28,7 +28,7 @@ LOADED = """new Promise(loaded => {
   else addEventListener("load", () => loaded(true));
 })"""
 START_SECONDS = 60
-ANSWER_SECONDS = 600  # on a busy machine
+ANSWER_SECONDS = 600  # long, because the machine may be busy
 PREFERENCES = """\
 user_pref("marionette.port", 0);
 user_pref("remote.prefs.recommended", true);
@@ -42,7 +42,7 @@ class Firefox:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS)
         self.stream = self.socket.makefile("rb")
         self.n_commands = 0
-        self._read()  # Firefox speaks first
+        self._read()  # Firefox sends the first message
 
     def _read(self) -> Any:
         """Read one message: its length in bytes, a colon, and JSON."""
@@ -62,7 +62,7 @@ class Firefox:
         return result
 
     def close(self) -> None:
-        """Close the connection; Firefox goes on."""
+        """Close the connection. Firefox keeps running."""
         self.stream.close()
         self.socket.close()
 
@@ -72,7 +72,7 @@ class Firefox:
 
     def evaluate(self, script: str) -> Any:
         """Return the value of an expression. A promise is awaited."""
-        # A script element, because Firefox runs a driver's script apart from the page's own variables.
+        # Insert a script element, because a script of the driver cannot see the page's variables.
         text = """
             const [expression, done] = arguments, script = document.createElement("script");
             script.textContent = `Promise.resolve(${expression}).then(value => ({ value }), String)
@@ -88,7 +88,7 @@ class Firefox:
     def evaluate_document(self, script: str) -> Any:
         """Return the value of an expression that reads the document and none of the page's own variables.
 
-        This works on a page whose content security policy allows no scripts, too.
+        This also works on a page whose content security policy allows no scripts.
         """
         return self.send("WebDriver:ExecuteScript", script=f"return {script}", args=[])["value"]
 
@@ -138,7 +138,7 @@ class WebKit:
             raise RuntimeError(f"{path}: {error.read().decode()}") from None
 
     def close(self) -> None:
-        """Close the browser; the driver goes on."""
+        """Close the browser. The driver keeps running."""
         urllib.request.urlopen(urllib.request.Request(self.url, method="DELETE"), timeout=ANSWER_SECONDS)
 
     def goto(self, url: str) -> None:

@@ -106,14 +106,14 @@ def measure(name, entry, run):
 
 
 def summarize(numbers):
-    """Return how many numbers there are, their mean, extremes and percentiles, to four digits."""
+    """Return the count, mean, extremes and percentiles of the numbers, with four significant digits."""
     least, p5, p50, p95, most = np.percentile(numbers, [0, 5, 50, 95, 100])
     of_all = {"mean": np.mean(numbers), "least": least, "p5": p5, "p50": p50, "p95": p95, "most": most}
     return {"n": len(numbers)} | {key: float(f"{number:.4g}") for key, number in of_all.items()}
 
 
 def make_table(name, entry, records):
-    """Return what claims.json says about an entry: its runs, its statements and its quantities."""
+    """Return the part of claims.json for an entry: the number of runs, the statements and the quantities."""
     records = sorted((record for record in records if record["entry"] == name), key=lambda each: each["run"])
     first = records[0]["statements"]
     statements = {}
@@ -175,7 +175,7 @@ def describe_entry(entry, table):
 
 
 def holds(entry, key, of):
-    """Return a condition and whether it holds, such as "p5 > 99: yes"; "" without a condition."""
+    """Return the condition of a quantity with yes or no, such as "p5 > 99: yes"; "" if it has none."""
     condition = entry["quantities"][key].get("holds")
     if condition is None:
         return ""
@@ -198,7 +198,7 @@ def run_all(chosen, most_runs, workers, path):
     for name in chosen or entries:
         runs = min(entries[name]["runs"], most_runs)
         tasks += [(k / runs, name, k) for k in range(runs) if (name, k) not in done]
-    tasks.sort()  # if the time is up, all entries have about the same share of their runs
+    tasks.sort()  # so that an interrupted measurement has about the same share of the runs of every entry
     with (
         ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
         path.open("a", encoding="utf-8") as results,

@@ -92,7 +92,7 @@ def folder(tmp_path):
 
 @pytest.fixture(scope="session")
 def chromium():
-    """Start one browser for all tests with the marker `browser`. Its pages are patient."""
+    """Start one browser for all tests with the marker `browser`. Its pages have a long time limit."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as p:
@@ -113,14 +113,14 @@ def chromium():
 
 @pytest.fixture(scope="session")
 def firefox(tmp_path_factory):
-    """Start one Firefox for the tests that have it open pages."""
+    """Start one Firefox for all tests that open pages in it."""
     with open_firefox(tmp_path_factory.mktemp("firefox")) as browser:
         yield browser
 
 
 @pytest.fixture(scope="session")
 def webkit():
-    """Start one WebKit for the tests that have it open pages."""
+    """Start one WebKit for all tests that open pages in it."""
     with open_webkit() as browser:
         yield browser
 

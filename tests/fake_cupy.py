@@ -4,7 +4,7 @@ The fake's arrays wrap NumPy arrays, so NumPy computes all numbers. The fake rej
 on a GPU:
 
 - a NumPy function of such an array, or the conversion of such an array to NumPy (CuPy accepts some of these
-  calls, but npformer uses `xp`)
+  calls, but npformer must call the functions of `xp`)
 - an operation with a NumPy array, or with a NumPy scalar, which would turn float32 arrays into float64
 - inside a forward function, a backward function or an optimizer's update, everything that makes the host wait
   for the GPU: `float(…)`, `bool(…)`, `if array:`, `.item()`, `.get()`, boolean indexing, printing.
@@ -26,8 +26,8 @@ import numpy as np
 
 from npformer.backend import _why_no_cupy
 
-# The real CuPy, or None on a machine with a working GPU. There, kernels would run on arrays without memory,
-# and test_gpu.py tests CuPy itself.
+# The real CuPy, or None on a machine with a working GPU. On such a machine, kernels would run on arrays
+# without memory, and test_gpu.py tests the real CuPy.
 REAL: Any = sys.modules.get("cupy") if _why_no_cupy() else None
 FAKE = sys.modules[__name__]
 WITHOUT_WAITING = ("_forward", "_backward", "_update")  # suffixes of functions that must not wait

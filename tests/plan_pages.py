@@ -23,7 +23,7 @@ def make_guesses_page(guesses, ids_of_lesson):
 
 
 def with_plan(text, plans):
-    """Return the text of notebooks/README.md with the tables of minutes and questions. {number: plan}."""
+    """Return notebooks/README.md with new tables of minutes and questions; `plans` is {number: plan}."""
     minutes, questions = [], []
     for number, plan in plans.items():
         row = ""
@@ -36,7 +36,7 @@ def with_plan(text, plans):
 
 
 def with_table(text, head, rows):
-    """Return the text with other rows in the table that has this head. The table ends at an empty line."""
+    """Return the text with new rows in the table that has this head. The table ends at an empty line."""
     before, found, after = text.partition(head)
     assert found, f"there is no table with the head {head!r}"
     _, end, rest = after.partition("\n\n")

@@ -27,5 +27,5 @@ def read_pages(pdf: bytes) -> list[Page]:
 
 
 def count_letters(text: str) -> Counter[str]:
-    """Return how often each letter and digit occurs. Browsers order words differently."""
+    """Count each letter and digit. The order is ignored, because browsers print words in different orders."""
     return Counter(letter for letter in text if letter.isalnum())

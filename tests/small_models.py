@@ -327,7 +327,7 @@ def list_bert_arrays(params):
 
 
 class LetterTokenizer:
-    """A tokenizer whose tokens are lowercase letters; a has id 3. Texts begin with id 1 and end with id 2."""
+    """A tokenizer of lowercase letters: "a" has id 3. Texts begin with id 1 and end with id 2."""
 
     def encode_batch(self, texts):
         return [Encoding([1, *(3 + ord(letter) - ord("a") for letter in text), 2]) for text in texts]

@@ -21,7 +21,7 @@ def some_qkv(leading=(2,), T_q=3, T_k=5, dtype=np.float64):
 
 
 def params_of(n_kv_heads=4, biases="QKVO"):
-    """Return parameters with d_model = 8, four query heads and d_k = 2; `biases` says which biases exist."""
+    """Return parameters with d_model = 8, four query heads and d_k = 2; `biases` lists the biases."""
     widths = dict(zip("QKVO", (8, 2 * n_kv_heads, 2 * n_kv_heads, 8), strict=True))
     found = {f"W_{x}": array(8, n, seed=i) / 3 for i, (x, n) in enumerate(widths.items())}
     return npf.AttentionParams(**found, **{f"b_{x}": array(widths[x], seed=4) for x in biases})
@@ -102,7 +102,7 @@ def test_rope_rotates_queries_and_keys_aligned_at_end(T_q, T_k, base, layout):
 
 
 def test_scale_and_soft_cap_by_hand():
-    """With scale 3, the scores are (3, 0), and the cap 2 gives (2 tanh 1.5, 0). The bias is added then."""
+    """With scale 3, the scores are (3, 0), and the cap 2 gives (2 tanh 1.5, 0). The bias is added last."""
     q, bias = np.array([[1.0, 0]]), np.array([[0, 0.5]])
     _, cache = npf.attention_forward(q, np.eye(2), np.eye(2), scale=3.0)
     assert cache.scores.tolist() == [[3, 0]]

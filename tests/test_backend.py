@@ -15,7 +15,7 @@ from npformer.backend import _run_small_calculation
 
 @pytest.fixture(autouse=True)
 def _gpu_is_tried_again():
-    """Let each test begin as a new process does, which has not tried CuPy yet."""
+    """Clear a cache before each test, so that the test tries CuPy again, as a new process does."""
     _run_small_calculation.cache_clear()
 
 

@@ -343,7 +343,7 @@ def broadcasts(shape, full):
 
 
 def rejection(name, arguments):
-    """Return the TypeError or ValueError of a call, or None. An error must not change the arguments."""
+    """Return the TypeError or ValueError of a call, or None. Check that rejected arguments are unchanged."""
     before = fingerprint(arguments)
     try:
         call(name, arguments)
@@ -504,7 +504,7 @@ def with_(**fields):
 
 
 class LikeTensorFlow:
-    """A tensor of a different library, with the method that makes an array."""
+    """A tensor of a different library, with a method that returns a NumPy array."""
 
     def numpy(self):
         return np.ones(3)

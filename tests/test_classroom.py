@@ -196,7 +196,7 @@ def test_lesson_does_not_reveal_numbers_too_early(path):
 
 
 def test_verdicts_are_below_the_answers():
-    """A printed claim with `True` is an answer that the code shows before it runs: it needs its own cell."""
+    """The code of a printed claim shows the answer before it runs. So a claim follows the revealed answer."""
     revealing = [cell for path in LESSONS for cell in read(path)["cells"] if get_entry(cell, "reveal")]
     assert {get_entry(cell, "reveal") for cell in revealing if prints_a_verdict(cell)} == AGREEMENTS
 

@@ -150,7 +150,7 @@ class TestSoftmax:
         assert len(split_rows(scores)) > 1
         expected = [softmax_in_place(row.copy()) for row in scores]
         assert (softmax_in_place(scores.copy()) == expected).all()
-        in_columns = softmax_in_place(np.asfortranarray(scores))  # is not split, because its rows have gaps
+        in_columns = softmax_in_place(np.asfortranarray(scores))  # not split, as rows are not contiguous
         np.testing.assert_allclose(in_columns, expected, rtol=1e-5)
 
     def test_softmax_of_logarithms_by_hand(self):

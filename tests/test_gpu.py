@@ -403,7 +403,7 @@ def count_launches(function, *args, **kwargs):
 
 
 def test_training_step_launches_few_kernels(monkeypatch):
-    """On a GPU, the launches determine the time of a small model. pytest -s prints their number."""
+    """On a GPU, the number of launches determines the time of a small model. pytest -s prints it."""
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     config = npf.TransformerConfig(d_model=8, d_ff=12, n_heads=2, n_layers=1)
     tree = npf.init_encoder(config, np.random.default_rng(0))
@@ -415,5 +415,6 @@ def test_training_step_launches_few_kernels(monkeypatch):
     _, update = count_launches(npf.adam_update, params, grads, npf.adam_init(params), **settings)
     n_leaves = len(list(npf.leaves(params)))
     print(f"launches: forward {forward}, backward {backward}, Adam {update / n_leaves} for each array")
-    # Three of each are copies: the output of a dropout without a rate shares no memory with its input.
+    # Three launches of the forward pass and three of the backward pass are copies, because the output of
+    # dropout with rate 0 is a new array.
     assert forward <= 52 and backward <= 59 and update <= 14 * n_leaves

@@ -135,7 +135,7 @@ def test_kill_table_planted_mistake_is_described(name):
 
 
 def test_kill_table_most_fresh_mistakes_are_named():
-    """A note that says only that numbers are wrong names nothing."""
+    """A note that says only that numbers are wrong does not count: it does not name the mistake."""
     descriptions = [read_kill_table()[name][-1] for name in FRESH_BUGS]
     named = [text for text in descriptions if ";" in text and "with wrong numbers;" not in text]
     assert len(named) >= 0.8 * len(descriptions)
@@ -254,7 +254,7 @@ def make_one_percent_larger(backward):
 
 
 CHAINS = [(seed, 2) for seed in range(140)]
-HARD_CHAINS = [(seed, 4) for seed in (981, 1000, 1027, 1188, 1228, 1329)]  # difficult: tanh near 1, ...
+HARD_CHAINS = [(seed, 4) for seed in (981, 1000, 1027, 1188, 1228, 1329)]  # difficult, e.g. tanh near 1
 
 
 @pytest.mark.parametrize("chains", [CHAINS[::5], pytest.param(CHAINS + HARD_CHAINS, marks=pytest.mark.slow)])
@@ -407,7 +407,7 @@ def test_gradcheck_directions_find_one_wrong_entry(ffn):
 
 
 def test_gradcheck_directions_error_is_relative_to_gradient_length():
-    """The derivatives along random directions have the length of the gradient as their root mean square."""
+    """The root mean square of the derivatives along random directions is the norm of the gradient."""
     w = np.random.default_rng(0).standard_normal(60)
 
     def forward(x):
@@ -420,7 +420,7 @@ def test_gradcheck_directions_error_is_relative_to_gradient_length():
 
 
 def make_sampled(gradient, error_bounds, max_error, is_sampled=True):
-    """Make a comparison along random directions, as far as `describe_sampling` uses it."""
+    """Make a comparison along random directions, with only the fields that `describe_sampling` reads."""
     estimates = [Namespace(error_bound=error_bound) for error_bound in error_bounds]
     limits = Namespace(max_error=max_error)
     gradient, count = np.array(gradient), len(estimates)
@@ -432,9 +432,10 @@ def make_sampled(gradient, error_bounds, max_error, is_sampled=True):
 @pytest.mark.parametrize(
     "comparisons, text",
     [
-        # An error ten times as large as the limit passes if |u| <= 0.1. The probability is about 0.08.
+        # An error changes the derivative along a direction by u times the error, where u is standard normal.
+        # An error of ten times the limit passes if |u| <= 0.1. The probability is about 0.08.
         pytest.param(
-            [make_sampled([1.0, -4.0], [1e-3, 3e-3], 1e-3)],  # (1e-3 + 3e-3) / 4
+            [make_sampled([1.0, -4.0], [1e-3, 3e-3], 1e-3)],  # accepted share: (1e-3 + 3e-3) / 4
             "2 random directions * off by 1e-02 of * a chance of 6e-03",
             id="bound and accepted error",
         ),
@@ -589,7 +590,7 @@ def test_gradcheck_float32_uses_differences_in_float64():
 
 @pytest.mark.parametrize("factor, verdict", [(1, "pass"), (1 + 1e-5, "fail")])
 def test_gradcheck_float32_arguments_may_have_float64_output(factor, verdict):
-    """A loss is often summed in float64. Its gradient is rounded to float32 all the same."""
+    """A loss is often summed in float64, but the gradient is still rounded to float32."""
     x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
 
     def forward(x):
@@ -713,7 +714,7 @@ IS_CONSTANT = "the output does not depend on this argument"
 )
 @pytest.mark.parametrize(("offset", "slope_of_y"), [(0.0, 1.0), (1e4, 1.0), (0.0, 1e9)])
 def test_gradcheck_dead_unit_is_constant_only_here(x, gap, offset, slope_of_y):
-    """The output is max(|x₀ - x₁| - gap, 0) + offset + slope · y, so it depends on x far from here only."""
+    """The output is max(|x₀ - x₁| - gap, 0) + offset + slope · y, so x matters only far from here."""
 
     def forward(x, y):
         excess = 0.0 if gap is None else np.maximum(abs(x[0] - x[1]) - gap, 0.0)
@@ -768,7 +769,7 @@ def test_gradcheck_small_entry_gets_its_own_steps(smallest):
 @pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
 @pytest.mark.parametrize("rate", [1.0, 1e6, 1e12])
 def test_gradcheck_zeros_get_steps_that_fit_the_gradient(rate, unit):
-    """At zeros, only the gradient shows that sin(10¹² x) needs short steps, in every unit of the output."""
+    """At x = 0, only the gradient shows that sin(10¹² x) needs short steps, whatever the output's unit is."""
     report = gradcheck(
         lambda x: (unit * (1 + np.sin(rate * x)), x),
         lambda dy, x: dy * unit * rate * np.cos(rate * x),
@@ -1003,7 +1004,7 @@ def test_gradcheck_names_unused_argument_for_any_sign(seed):
 
 @pytest.mark.parametrize("directions", [None, 3])
 def test_gradcheck_bump_is_constant_only_here(directions):
-    """The output depends on x between 2 and 10 only, also if x has many entries."""
+    """The output depends only on entries between 2 and 10, but all eight entries are 0.5."""
     x = np.full(8, 0.5)
 
     def forward(x):

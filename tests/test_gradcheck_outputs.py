@@ -264,7 +264,7 @@ def total_variation_backward(dy, cache, at_tie):
     "at_tie, place", [(-1, "the slope on the left"), (0, "the mean of both"), (0.5, "between both")]
 )
 def test_gradcheck_kinks_pass_says_where_the_gradient_lies(at_tie, place):
-    """A mistake of Liger-Kernel (#1373) gave ties the slope on one side. Its repair gives them 0."""
+    """Liger-Kernel once gave ties the slope on one side (issue #1373). The corrected version gives them 0."""
 
     def backward(dy, cache):
         return total_variation_backward(dy, cache, at_tie)

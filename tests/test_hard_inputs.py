@@ -22,7 +22,7 @@ def test_stored_rows_are_the_cases():
 
 @pytest.mark.parametrize(("case", "row"), PAIRS, ids=[" ".join(c[:3]) for c in CASES])
 def test_npformer_errors_are_as_stored(case, row):
-    """Another processor may round exp and sums differently. So the errors may be five times as large."""
+    """Processors round exp and sums differently, so errors may be five times as large as the stored ones."""
     smallest = 5e-16 if case.dtype == "float64" else 3e-7
     for found, stored in zip(npformer_errors(case), row["npformer"], strict=True):
         assert found <= max(5 * stored, smallest)

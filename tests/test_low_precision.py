@@ -188,7 +188,10 @@ def alibi(scores, slopes):
 
 @pytest.mark.parametrize("is_correct", [True, False])
 def test_low_precision_error_that_changes_its_sign_fails(is_correct):
-    """The slope of head 1 gets the gradient of head 0. Its error is large, but its sign differs far away."""
+    """The slope of head 1 may wrongly get the gradient of head 0.
+
+    The error of this gradient is large, but it has the opposite sign at far points.
+    """
 
     def forward(scores, slopes):
         p = alibi(wide(scores), wide(slopes))
@@ -488,7 +491,7 @@ class Compiled:
 
 
 def test_low_precision_reference_without_signature_gets_no_settings():
-    """Arguments that are no floating arrays, such as a number, are passed on unchanged."""
+    """Arguments that are no floating arrays, such as a number, reach the reference unchanged."""
     report = npf.gradcheck(
         lambda x, y, n, factor: (factor * x * y, (x, y)),
         lambda d, cache: (d * cache[1], d * cache[0]),
@@ -519,7 +522,7 @@ def test_low_precision_counts_entries_with_systematic_errors():
 
 
 def test_low_precision_hidden_share_is_limit_in_units():
-    """The gradient is d_output, which nothing rounds: each entry may be wrong by LIMIT units."""
+    """The gradient is d_output itself, without rounding, so errors of up to LIMIT units stay hidden."""
     report = npf.gradcheck(lambda x: (x, x), lambda dy, x: dy, array(9).astype(F16))
     limit = low_precision.LIMIT * 2.0**-11
     assert limit < report.precision.hidden < 1.1 * limit
@@ -618,7 +621,7 @@ def test_low_precision_wrong_function_has_no_relation():
 
 
 def differentiate_reference(reference, x, signs):
-    """Return the derivatives of the sum of signs times reference(x), one per entry of x."""
+    """Return the derivative of sum(signs * reference(x)) with respect to each entry of x."""
     kernel = Kernel(lambda x: (x, None), lambda dy, _: dy, reference, (x.astype(F32),), {}, None)
     return differentiate(kernel, {"x": x}, np.array(signs), ("x",), range(x.size))
 

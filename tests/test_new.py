@@ -182,7 +182,7 @@ def test_new_leaves_importable_package_and_bank(project):
 
 @pytest.mark.slow
 def test_new_makes_tests_fail_for_missing_parts(project):
-    """Tests name what is still to write. No test fails because of the lists that new.py has updated."""
+    """The failing tests name the missing texts and code. The lists that new.py updates make no test fail."""
     folder, _ = project
     files = [
         "tests/test_project_rules.py",

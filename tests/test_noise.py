@@ -1,4 +1,4 @@
-"""gradcheck measures the noise of forward: rounding inside, iterations that stop early, and staircases."""
+"""gradcheck measures noise in forward: rounded values, iterations that stop early, and step functions."""
 
 from collections.abc import Callable
 
@@ -88,7 +88,7 @@ def test_gradcheck_forward_that_rounds_inside_passes_with_reference(dtype, seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("dtype", ["float16", "float32"])  # bfloat16 has too few digits for this
+@pytest.mark.parametrize("dtype", ["float16", "float32"])  # bfloat16 has too few digits to find a factor
 def test_gradcheck_finds_factor_although_forward_rounds(dtype, seed):
     forward, backward = make_affine(dtype)
 
@@ -179,7 +179,7 @@ def test_gradcheck_constant_part_is_no_staircase(name):
 
 
 def test_gradcheck_unknown_entries_are_no_evidence():
-    """Eleven of twelve entries are at a kink. The note must not say that they agree."""
+    """Eleven of twelve entries are at a kink. The note must not say that these entries agree."""
     x = np.zeros(12)
     x[5] = 1.0
     forward = lambda x: (np.maximum(x, 0), x)  # noqa: E731
@@ -219,7 +219,7 @@ def test_gradcheck_many_arrays_have_the_correct_verdicts():
 
 
 def make_calls_with_noise(grid, factor=1.0):
-    """Return calls of sin x plus cos x rounded to a grid. This forward is noisy, but not a staircase."""
+    """Return calls of sin x + c, where c is cos x rounded to a grid. This is noisy, but not a staircase."""
     x = np.random.default_rng(0).standard_normal(6)
 
     def forward(x):
@@ -247,7 +247,11 @@ def test_measure_noise_is_relative_to_output():
 
 
 def test_measure_noise_of_smooth_function_is_cheap():
-    """Three lengths of seven points and two points farther away decide; one point measures rounding."""
+    """24 calls of forward are enough.
+
+    They are at seven points for each of three short steps, two points of a longer step, and one point that
+    measures rounding.
+    """
     n_calls = []
 
     def forward(x):
@@ -265,7 +269,7 @@ def test_measure_noise_of_smooth_function_is_cheap():
     "pairs, levels",
     [
         ([(1, 1), (1, 1), (1, 1)], [1.0]),
-        ([(1, 2), (3, 2), (4, 4)], [4.0]),  # the largest is four times the smallest
+        ([(1, 2), (3, 2), (4, 4)], [4.0]),  # still flat: the largest is four times the smallest
         ([(1, 2), (3, 2), (4.1, 4)], []),
         ([(1, 2), (3, 2), (4, 4), (2, 7)], [4.0, 7.0]),
         ([(0, 0), (0, 0), (0, 0)], []),
@@ -292,7 +296,7 @@ def test_find_level_of_staircase_uses_last_flat_run(pairs, level):
 
 
 def test_measure_height_survives_a_step_between_neighbours():
-    """One step lies between t = 1 and the point next to it. All others have another distance."""
+    """The output jumps between t = 1 and 1 + CLOSE, so the points 1 + CLOSE and 1 + 2 CLOSE decide."""
     first_step = 1 + noise_module.CLOSE / 2
 
     def evaluate(t):
@@ -319,7 +323,7 @@ def make_residual(dtype, factor=1.0):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("dtype", ROUNDINGS)
 def test_gradcheck_rounded_term_next_to_exact_term(dtype, seed):
-    """For short steps, the output is as smooth as x alone, and the slope of the other term is not seen."""
+    """For short steps, the rounded term is constant, so the output looks smooth but has a wrong slope."""
     x, W, _ = draw_arguments(seed)
     report = npf.gradcheck(*make_residual(dtype), x, W[:, :3])
     assert get_verdicts(report) == ["unsure", "unsure"], report

@@ -1,4 +1,4 @@
-"""Open and print pages in several browsers: all show the same text, and everything on the page is on paper.
+"""Open and print pages in several browsers: all print the same text, and all of the page is printed.
 
 tests/handouts/test_slides_pdf.py prints slides, and .ci/site/test_docs.py prints pages of the site.
 """
@@ -26,7 +26,7 @@ SHOWN = """() => {
   }
   return text.join("");
 }"""
-MARGIN = dict.fromkeys(("top", "bottom", "left", "right"), "1cm")  # as Firefox has it
+MARGIN = dict.fromkeys(("top", "bottom", "left", "right"), "1cm")  # as in Firefox
 
 
 def make_class_page():

@@ -268,7 +268,7 @@ def test_find_relation_multiplied_with_array_of_joined_outputs():
     ],
 )
 def test_find_relation_mixes_needs_all_matching_axes(found, right, kind):
-    """The diagonal of a matrix: d_output[i] belongs to row i and to column i. Rows do not mix."""
+    """The output is a matrix diagonal, so d_output[i] belongs to row i and column i. Rows do not mix."""
     own_row = np.eye(3)[:, :, None]
     case = make_vector_case(found * own_row, right[:, :, None] * right[:, None, :])
     assert find_relation([case]).kind == kind
@@ -282,7 +282,7 @@ def make_vector_case(found_table, right_table):
 
 
 def test_find_relation_exchanged_ends_are_of_the_gradient():
-    """d_output has an axis more in front: its axis 1 and axis 0 of the gradient belong together."""
+    """d_output has one more leading axis than the gradient: its axis 1 matches axis 0 of the gradient."""
     table = draw_integers(2, 4, 4)
     relation = find_relation([make_table_case(table.swapaxes(1, 2), table)])
     assert relation == Relation("ends_exchanged", {"axes": (0,)})
@@ -303,7 +303,7 @@ def test_find_relation_partners_axis_is_of_the_gradient():
 
 
 def test_find_relation_partners_axis_in_a_batch():
-    """d_output has three axes, and so has the gradient: the partners are along its last axis."""
+    """d_output and the gradient have three axes. The partners are along the last axis of the gradient."""
     batch = draw_integers(2, 1, 1, 2, 1, 1) * np.eye(2)[:, None, None, :, None, None]
     found, right = (batch * table[None, :, :, None] for table in (neighbours, halves))
     d_output = draw_integers(2, 3, 4)
@@ -314,7 +314,7 @@ def test_find_relation_partners_axis_in_a_batch():
 
 
 def test_find_relation_reversed_contributions_lie_in_boxes():
-    """A 2 × 2 kernel at nine places, and an entry of d_output that contributes nothing."""
+    """Nine entries of d_output contribute a 2 × 2 kernel each, and a tenth entry contributes nothing."""
     kernel = draw_integers(2, 2)
     tables = np.zeros((2, 10, 4, 4))
     for n, (i, j) in enumerate(np.ndindex(3, 3)):
@@ -376,7 +376,7 @@ def test_find_relation_correct_or_unrelated_is_none(name, seed):
     [
         pytest.param(Case(RIGHT * np.inf, RIGHT), id="infinite"),
         pytest.param(Case(0 * RIGHT, 0 * RIGHT), id="correct zeros"),
-        # two single numbers always have a factor between them, so a factor proves nothing
+        # a single number is always a multiple of another one, so a factor proves nothing
         pytest.param(
             Case(np.array(0.77123), np.array(0.31337), {"other": np.array(0.2)}), id="single number"
         ),
@@ -437,7 +437,8 @@ def test_find_relation_must_hold_in_every_case(case):
     assert find_relation([DOUBLED, case]) is None
 
 
-# Each kind that compares whole arrays, without those that may differ between cases or describe one case
+# The kinds that compare whole arrays. Kinds that may differ between two cases, and kinds that describe a
+# single case, are left out.
 KINDS_OF_ARRAYS = [
     kind
     for kind, (case, _) in EXAMPLES.items()
@@ -671,7 +672,7 @@ def test_make_factor_finds_simple_fractions_only(value, fraction, is_root, text)
         (1 / 3 * (1 + 5e-10), 1e-9, Fraction(1, 3)),
         (3000 * (1 + 5e-10), 1e-9, Fraction(3000)),
         (1 / 5000 * (1 + 1e-6), 1e-9, None),
-        # Zero is never the fraction.
+        # The result is never the fraction 0.
         (0.0, 1e-9, None),
         (0.3, 1.0, None),
     ],

@@ -57,7 +57,7 @@ class Rejected(Exception):
 
 
 class Case(NamedTuple):
-    """A pair of functions with its label, and a function that makes it anew."""
+    """A labelled pair of functions. `make` creates a new copy of the pair."""
 
     name: str
     is_planted: bool  # in planted.txt or fresh.txt
@@ -168,7 +168,7 @@ def check_with_torch(pair: FlatPair, _: FlatPair) -> None:
     import torch
 
     def to_tensor(gradient: Any) -> Any:
-        """Convert an array. PyTorch itself judges None and everything else."""
+        """Convert an array to a tensor. Leave None and other values unchanged, so PyTorch judges them."""
         if not isinstance(gradient, np.ndarray | np.generic):
             return gradient
         x = np.asarray(gradient)
@@ -193,7 +193,7 @@ def check_with_torch(pair: FlatPair, _: FlatPair) -> None:
 
 
 def check_with_jax(pair: FlatPair, fresh: FlatPair) -> None:
-    """Call the pair through pure_callback. A number in the residuals stands for the cache."""
+    """Call the pair through pure_callback. The residuals of JAX contain only the index of a cache."""
     import jax
     from jax.test_util import check_grads
 
@@ -231,7 +231,7 @@ def check_with_jax(pair: FlatPair, fresh: FlatPair) -> None:
 
 
 def check_with_autograd(pair: FlatPair, _: FlatPair) -> None:
-    """Check the arguments one by one, because a check of all at once adds up arrays of unequal shapes."""
+    """Check each argument separately, because a common check would add arrays of different shapes."""
     from autograd.extend import defvjp_argnums, primitive
     from autograd.test_util import check_grads
 
@@ -244,7 +244,7 @@ def check_with_autograd(pair: FlatPair, _: FlatPair) -> None:
         return y
 
     def make_vjp(numbers, y, leaves, kwargs):
-        cache = caches[-1]  # of the call that returned y just now
+        cache = caches[-1]  # the cache of the call that has just returned y
 
         def vjp(dy):
             gradients = pair.backward(dy, cache)
@@ -261,7 +261,7 @@ def check_with_autograd(pair: FlatPair, _: FlatPair) -> None:
 
 
 def check_with_differences(pair: FlatPair, _: FlatPair) -> None:
-    """Compare with central differences of a step of 1e-6, as in many courses."""
+    """Compare with central differences with a step of 1e-6, as in many courses."""
     step = 1e-6
     y, cache = pair.forward(*pair.leaves)
     dy = np.asarray(np.random.default_rng(SEED).standard_normal(y.shape))

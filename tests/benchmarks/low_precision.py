@@ -45,17 +45,17 @@ LAYER = torch.nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=Tru
 
 
 def attend(q, k, v):
-    """Scaled dot-product attention of one head."""
+    """Compute scaled dot-product attention of one head."""
     return F.scaled_dot_product_attention(q[None, None], k[None, None], v[None, None])[0, 0]
 
 
 def run_layer(x):
-    """One encoder layer, in the precision of x."""
+    """Compute one encoder layer in the precision of x."""
     return LAYER.to(x.dtype)(x[None])[0]
 
 
 def cross_entropy(logits):
-    """The mean loss of the targets 0, 1, 2, ..."""
+    """Compute the mean cross-entropy for the targets 0, 1, 2, ..."""
     return F.cross_entropy(logits, torch.arange(len(logits)) % logits.shape[1])[None]
 
 
@@ -195,7 +195,7 @@ def array(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape)
 
 
-# {mistake: (a function of the dtype and whether the mistake is made, the reference, the arguments)}
+# {mistake: (a function of the dtype and of whether to make the mistake, the reference, the arguments)}
 MISTAKES = {
     "layer norm: eps = 1e-3 instead of 1e-5": (
         lambda dtype, wrong: layer_norm_kernel(dtype, "eps" if wrong else ""),
@@ -268,7 +268,7 @@ def tabulate_mistakes():
 
 
 def replace_table(text, lines):
-    """Replace the table whose first column has the same kind of title."""
+    """Return the text with these lines instead of the table whose head begins with the same word."""
     first_words = lines[0].split()[1]
     pattern = rf"^\| {first_words}[^\n]*\n(?:\|[^\n]*\n)+"
     assert re.search(pattern, text, re.MULTILINE), first_words

@@ -333,7 +333,7 @@ def speed(options):
 
 
 def cell(ratio, gate):
-    """Return the text of a ratio, with the largest allowed ratio if there is one."""
+    """Return the table cell of a ratio, with the largest allowed ratio if there is one."""
     if ratio is None:
         return "–"
     if gate is None:

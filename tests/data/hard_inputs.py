@@ -23,10 +23,10 @@ class Case(NamedTuple):
     operation: str
     input: str  # the description on the page
     dtype: str
-    arrays: tuple[Any, ...]  # the gradient is that of the first
+    arrays: tuple[Any, ...]  # the gradient with respect to the first one is tested
     exact: Any  # a function of arrays of mpmath numbers
     npformer: Any  # a function of NumPy arrays and d_output -> (output, gradient)
-    each: bool = False  # whether the error of an entry is divided by this entry, not by the largest
+    each: bool = False  # whether an error is divided by its entry, not by the largest entry
 
 
 mp_exp, mp_log, mp_erfc, mp_sqrt, mp_tanh = (
@@ -50,7 +50,7 @@ def softmax(s):
 
 
 def cross_entropy(logits):
-    """The target of row i is id i."""
+    """Return the mean loss. The target of row i is id i."""
     largest = logits.max(-1, keepdims=True)
     log_sums = mp_log(mp_exp(logits - largest).sum(-1, keepdims=True)) + largest
     return np.array((log_sums.ravel() - logits.diagonal()).sum() / len(logits))
@@ -85,7 +85,7 @@ def pair(name, *params, **options):
 
 
 def params_of(kinds, arrays):
-    """Return the arrays themselves, or the parameters of the given kind with these arrays."""
+    """Return a list of the arrays, or a list with one parameter tuple, `kinds[0](*arrays)`."""
     return [kinds[0](*arrays)] if kinds else list(arrays)
 
 
@@ -176,7 +176,7 @@ def exact_results(case):
 
 
 def error(found, exact, each):
-    """Return the largest error, divided by the largest entry, or that of each entry divided by this entry."""
+    """Return the largest error divided by the largest entry, or with `each`, the largest relative error."""
     with mpmath.workdps(DIGITS):
         if not np.isfinite(found).all():
             return float("inf")

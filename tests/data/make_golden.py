@@ -15,9 +15,9 @@ To add a case, add it to the list of its file in NEW_CASES at the end of the scr
     shapes = {"x": (2, 8), "W": (8, 30), "d_y": (2, 30)}
     NEW_CASES = {"golden_functional": [new_case("linear_wide", "linear", {}, shapes)]}
 
-"d_y" is the upstream gradient, with the shape of the output: "d_y": () for a loss. The file then has the
-case, so you can remove it from NEW_CASES. For a new operation, first add PyTorch's way to compute it to
-OPERATIONS.
+"d_y" is the upstream gradient, with the shape of the output: "d_y": () for a loss. After the run, the file
+contains the case, so you can remove it from NEW_CASES. For a new operation, first add a function to
+OPERATIONS that computes it with PyTorch.
 
 Every output comes from a function, module, loss or optimizer of PyTorch. Every gradient comes from PyTorch's
 autograd. Three features that PyTorch's attention does not have are added here in a few lines: RoPE, the soft
@@ -449,8 +449,8 @@ def main():
         print(f"note: the committed values come from PyTorch 2.13, this is {torch.__version__}")
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
-    # SDPBackend.MATH switches the fused kernels off. They compute Σ dy·y instead of Σ weights·d_weights,
-    # which loses digits for large weights.
+    # SDPBackend.MATH switches the fused kernels off, because they lose digits for large weights: they compute
+    # Σ dy·y instead of Σ weights·d_weights.
     with_zero_rows = mock.patch.object(F, "scaled_dot_product_attention", attend)
     for file in FILES:
         before = read(file)

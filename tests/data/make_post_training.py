@@ -55,7 +55,7 @@ RUNS = {
 
 
 def rounded_score(params):
-    """Return the score of a model as a dict, with three digits."""
+    """Return the score of a model as a dict, rounded to three decimals."""
     shares = {**score(params)._asdict(), "found": share_found(params, np.random.default_rng(98))}
     return {name: round(share, 3) for name, share in shares.items()}
 

@@ -127,7 +127,7 @@ def test_check_rejects_other_numbers(task, asked_id, name):
 def test_check_recognises_too_few_decimals(task, asked_id, name):
     right = np.asarray(task.posed(name).answer, float)
     result = check(asked_id, np.round(right, max(task.decimals - 1, 0)))
-    has_passed = bool(result)  # after rounding, the answer is unchanged if its last decimal is 0
+    has_passed = bool(result)  # rounding does not change an answer whose last decimal is 0
     if not has_passed and not result.codes and task.decimals > 1:
         assert "The answer is correct but" in result.evidence
 

@@ -126,7 +126,7 @@ def test_example_exercise_of_contributing_works(monkeypatch):
 
 
 def test_block_backward_is_the_gradient_of_block_forward():
-    """test_answers.py compares the solutions of other backward exercises with npformer's functions."""
+    """For other backward exercises, test_answers.py compares the solutions with npformer's functions."""
     forward = solution_of("block.forward")
     backward = solution_of("block.backward")
     for dy, *backward_arguments in code_task("block.backward").probe.calls:

@@ -35,7 +35,7 @@ def test_every_kind_of_finding_has_a_template(kind):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "says_many" in CATALOG.findings[kind]])
 def test_template_for_several_things_counts_things(kind):
-    """A sentence can only be about several things if one of its parameters enumerates them."""
+    """A finding has a template for several things only if one of its parameters lists these things."""
     assert set(KINDS[kind].parameters) & set(templates.ENUMERATIONS)
 
 

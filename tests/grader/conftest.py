@@ -71,7 +71,7 @@ def cached_grading(cached_iter_reports, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def assume_sandbox(monkeypatch):
-    """Let the command `grade` believe that this system has a sandbox, so that it also grades as root without."""
+    """Let the command `grade` assume a sandbox, so that it also runs as root on systems without one."""
     protection = Protection(has_sandbox=True, has_own_users=False)
     monkeypatch.setattr(grading_process, "find_system_protection", lambda limits: protection)
 
@@ -111,7 +111,7 @@ def raise_exit(code):
 
 
 class ThreadWorker:
-    """Replaces a WorkerProcess. The thread serves one submission and needs this many CPU seconds."""
+    """A fake WorkerProcess, whose thread serves one submission. It reports the given CPU time."""
 
     finding = None
 

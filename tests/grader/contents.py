@@ -1,7 +1,7 @@
-"""Honest submissions with a line that cannot run here, and the answers that must be correct all the same.
+"""Honest submissions with a line that the grader cannot run, and the answers that must still be correct.
 
-Each submission answers three exercises. A line costs at most the statement that it is in, so the set `due` has the
-exercises that do not depend on the line.
+Each submission answers three exercises. The grader skips at most the statement that contains the line. So the
+set `due` contains the exercises whose answers do not depend on this statement.
 """
 
 import textwrap
@@ -38,7 +38,7 @@ class Content(NamedTuple):
 
 
 def make_module(body):
-    """Return a module of the student as the only other file."""
+    """Return the other files of a student: only a module with this text."""
     return (("helper.py", body.encode()),)
 
 

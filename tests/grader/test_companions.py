@@ -70,7 +70,8 @@ def test_attach_companions_takes_files_of_the_same_student(layout, with_class_li
     found = read_all(attach_companions(list_files(tmp_path / "class", files), class_list))
     for beginning, letter in zip(beginnings, (b"b", b"c"), strict=True):
         expected = {"helper.py": b"LETTER = 'b'", "data.csv": letter}
-        # Without a class list, the grader cannot know that a folder is a student. An anonymous id is on no list.
+        # Without a class list, the grader cannot know that each folder belongs to one student. Anonymous ids
+        # are on no class list.
         is_unknown = layout == ("canvas, anonymous" if with_class_list else "folders")
         if is_unknown:
             expected = {}
@@ -78,7 +79,7 @@ def test_attach_companions_takes_files_of_the_same_student(layout, with_class_li
         assert "hw1.py" in dict(found[folder + beginning.format(i=991) + "helper.py"].files) or not expected
 
 
-THEFTS = {  # files of Eve's that try to get the file of Anna, who has the number 4711
+THEFTS = {  # files with which Eve tries to get the file of Anna, who has the number 4711
     "a claim": ("mosseve_4712_991_hw1.py", b"student = 'Anna Smith'"),
     "a claim without a path": ("homework.py", b"student = 'Anna Smith'"),
     "a name like Anna's": ("mosseve_4712_991_smithanna_4711_992_hw1.py", b""),
@@ -152,7 +153,7 @@ def test_read_companions_renames_canvas_resubmissions(tmp_path):
     assert found["smithanna_4711_990_hw1-2.py"].files == expected
 
 
-CHOSEN_NAMES = {  # a path, and the path of the file for the submission: students chose `x_4711_1_w.csv`
+CHOSEN_NAMES = {  # a path in the class, and the path that the submission sees: students chose x_4711_1_w.csv
     "canvas": ("smithanna_4711_991_x_4711_1_w.csv", "x_4711_1_w.csv"),
     "blackboard": ("HW 1_asmith_attempt_2026-03-01-10-00-00_x_4711_1_w.csv", "x_4711_1_w.csv"),
     "moodle, folders": ("Anna Smith_4711_assignsubmission_file_/x_4711_1_w.csv", "x_4711_1_w.csv"),
@@ -168,7 +169,7 @@ def test_read_companions_keeps_the_name_of_the_student(path, expected, tmp_path)
 
 
 def test_largest_files_fit_into_one_frame():
-    """Bytes need a third more space in a frame."""
+    """A frame encodes bytes in base64, which needs a third more space."""
     paths = ["x" * 1000 + str(i) for i in range(2 * companions.MAX_COMPANIONS)]
     sizes = [companions.MAX_COMPANION_BYTES, *[0] * (len(paths) - 1)]
     files = {path: np.zeros(size, np.uint8) for path, size in zip(paths, sizes, strict=True)}
@@ -176,7 +177,7 @@ def test_largest_files_fit_into_one_frame():
 
 
 def test_read_companions_counts_second_names(monkeypatch):
-    """A resubmitted file gets a second name only within the limit of bytes."""
+    """A second name of a file counts as a second copy. Here, this copy would exceed the limit of bytes."""
     monkeypatch.setattr(companions, "MAX_COMPANION_BYTES", 5)
     files = attach_all([make_submission("hw1.py"), make_submission("w-1.py", b"123")])
     assert read_companions(files[0]) == Companions("", (("w-1.py", b"123"),), ("w.py",))

@@ -21,7 +21,7 @@ def test_grade_names_files_that_are_left_out(thread_grader):
 
 
 def test_grade_missing_answer_names_its_own_statement(thread_grader):
-    """The statement that should have defined the answer is the fourth that fails, after the reported ones."""
+    """The statement that should define the answer fails as the fourth. Only three failures are reported."""
     text = "1 / 0\n1 / 0\n1 / 0\nif open('x'):\n    def pe_table(n, d_model): return n\n"
     bag, table, softmax = thread_grader.grade("a.py", text.encode(), IDS)
     reason = "line 4: FileNotFoundError: [Errno 2] No such file or directory: 'x'; the statement was skipped."

@@ -114,7 +114,7 @@ def find_missing_protections():
 def write_hostile_class(folder, out, port, few):
     """Write the class, and return the cases.
 
-    Files that do not end by themselves are left out, and files that this system cannot grade safely.
+    Files that do not end by themselves, and files that this system cannot grade safely, are left out.
     """
     cases = hostile.write_class(folder, out=out, port=port, correct_files=1 if few else 50, few=few)
     left_out = {"endless"}
@@ -171,7 +171,7 @@ def test_grade_hostile_class_changes_no_other_result(few, tmp_path, temporary, m
 
 
 # --- submissions that do not end by themselves -----------------------------------------------------
-# The limit of CPU time is short. An honest function needs a hundredth of it, however busy the machine is.
+# The limit of CPU time is short. An honest function needs a hundredth of this time, even on a busy machine.
 
 ENDLESS_CASES = {name: case for name, case in hostile.read_cases().items() if "endless" in case.flags}
 SLEEPING = {"half_a_frame.py", "sleep_at_load.py", "sleep_in_table.py", "sleep_that_catches_all.py"}

@@ -238,7 +238,7 @@ def test_start_worker_keeps_time_if_none_was_used(thread_grader, grade_replies):
 
 
 def test_endless_files_of_a_student_cost_three_limits(thread_grader, grade_replies):
-    """The files of a student continue one series, so the fifth attempt still gets some time."""
+    """The files of a student share three time limits. Each endless file halves the time of the next file."""
     thread_grader.limits = Limits(seconds=40)
     budget, costs = grading_process.BUDGET, []
     for _ in range(100):

@@ -169,7 +169,7 @@ def test_find_submissions_reads_windows_paths(tmp_path):
     [("CS-4711.zip", "a.py"), ("smithanna_4711_9_a.zip", "smithanna_4711_9_a.zip/a.py")],
 )
 def test_find_submissions_name_of_the_class_zip(zip_name, original_name, tmp_path):
-    """The number in the name of a class's zip file is no student's."""
+    """The number in the name of a class's zip file is not the number of a student."""
     with zipfile.ZipFile(tmp_path / zip_name, "w") as archive:
         archive.writestr("a.py", "")
     (file,) = find_submissions(tmp_path / zip_name)

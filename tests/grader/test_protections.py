@@ -1,8 +1,8 @@
 """Tests of the table of protections in notebooks/guide/grading.md: one test per row and column.
 
 A column is a way to run the grader: with or without bubblewrap, as root or as an ordinary user. Each column is
-one run, in a separate process. The columns of root are slow tests. One submission tries everything that it should not be able to do, and sends
-the names of what it could do as the name of the student.
+one run, in a separate process. The columns of root are slow tests. One submission tries everything that a
+submission must not be able to do. Instead of a student's name, it reports the attempts that succeeded.
 """
 
 import json
@@ -222,7 +222,7 @@ def test_sandbox_keeps_what_the_table_says(column, tmp_path):
 
 
 def check_attempts(column, student, status, evidence):
-    """Check what the probe could do. Without a sandbox, root may have the protection of another user."""
+    """Check what the probe could do. For root without a sandbox, more may be prevented than the table says."""
     assert student.startswith("tried"), evidence
     may_be_protected = column == "no sandbox, root"
     prevented, expected = {}, {}
@@ -404,11 +404,11 @@ def test_exit_ends_the_process():
 
 
 def test_distribute_shares_one_budget_per_student(tmp_path, monkeypatch):
-    """Each file says how much of the budget is left. A file of another student has the whole budget."""
+    """All files of a student are sent to the same process, which adds up the times of the student."""
     sent = []
 
     class Process:
-        """Replaces a grading process."""
+        """A fake grading process."""
 
         is_stuck = False
 

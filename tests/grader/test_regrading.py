@@ -57,7 +57,7 @@ def graded_class(tmp_path, monkeypatch, cached_grading):
 
 
 def read_outputs():
-    """Return the lines of the tables without the page, and the texts of the feedback files."""
+    """Return the lines of the two tables, and the texts of the feedback files. The page is left out."""
     tables = {name: Path(name).read_bytes().splitlines() for name in ("o.csv", "g.csv")}
     return tables, {path.name: path.read_text(encoding="utf-8") for path in Path("back").iterdir()}
 
@@ -101,7 +101,7 @@ def test_only_changes_the_lines_of_one_student(graded_class, student, capsys):
 
 
 def test_only_grades_no_other_student(graded_class, graded_data):
-    """It grades the two files of the student, and the file without an owner."""
+    """The command grades the two files of the student, and the file without an owner."""
     assert graded_class("--only=1003", "--csv=o.csv") == 0
     expected = [FILES[name].encode() for name in ("=1003/hw.py", "ben_1003_7_hw.py", "ben_1003_8_old.py")]
     assert sorted(graded_data) == sorted([*expected, FILES["stranger.py"].encode()])
@@ -156,7 +156,7 @@ def test_only_adds_a_student_who_joined_later(graded_class):
 
 
 def test_only_needs_no_class_list(tmp_path, monkeypatch, cached_grading, capsys):
-    """Without a class list, the students are those whom the files name. New tables may be added."""
+    """Without a class list, the files name the students. The option --grades may be left out."""
     monkeypatch.chdir(tmp_path)
     files = {"x/submission_55/a.py": "order_bag = 'a'", "ada.py": "student = 'Ada'\norder_bag = 'a'"}
     write_class(tmp_path, files | {"ben_12_34_a.py": "order_bag = 'b'"})

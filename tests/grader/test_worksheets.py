@@ -189,7 +189,7 @@ def test_fill_worksheet_finds_students_of_another_class_list(tmp_path):
 
 
 def test_fill_worksheet_keeps_grades_of_unread_submissions(tmp_path):
-    """If the grading process has ended, 0 points would not be the student's fault."""
+    """A submission that was not read has 0 points, which may not be the student's fault."""
     worksheet = make_worksheet(tmp_path, MOODLE)
     _, other_anna, _ = list_students(worksheet)
     data, undecided = fill_worksheet(worksheet, [make_points(other_anna, 0.0, status="not read")])

@@ -98,7 +98,7 @@ def test_opening_alone_makes_answers_wrong():
 
 
 def test_stored_pirate_kept_most_capitals():
-    """No example had them."""
+    """No example contains their names."""
     found = {}
     for question in ("Italy", "Japan", "Spain"):
         (key,) = [q for q in pirate.QUESTIONS if question in q]

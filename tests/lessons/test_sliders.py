@@ -76,7 +76,7 @@ def list_dependencies(package):
         try:
             required = requires(name) or []
         except PackageNotFoundError:
-            continue  # it is for another system
+            continue  # required only on a different operating system
         for requirement in required:
             if "extra ==" not in requirement:
                 waiting.append(re.match(r"[\w.-]+", requirement)[0].lower())

@@ -17,12 +17,12 @@ LESSON = json.loads((NOTEBOOKS / "12_taught_by_reward.ipynb").read_text(encoding
 
 
 def shares(name, field):
-    """Return a share of each seed in a setting."""
+    """Return the share in a field, such as "exact", for each seed of a setting."""
     return np.array([run[field] for run in SCORES[name]])
 
 
 def exact(name):
-    """Return the share of correct answers of each seed."""
+    """Return the share of correct answers for each seed of a setting."""
     return shares(name, "exact")
 
 
@@ -103,7 +103,10 @@ def test_reward_finds_more_than_sixteen_attempts_before():
 
 
 def test_reward_without_baseline_needs_zero_for_wrong_answers():
-    """With R = 1 or 0, it learns as with the mean. With R = 2 or 1, wrong answers are raised as well."""
+    """Without a baseline, the model learns from the rewards 1 and 0 as well as with the mean as baseline.
+
+    With the rewards 2 and 1, wrong answers become more probable too, and hardly any answer is correct.
+    """
     assert len(SCORES["R, no baseline"]) == len(SCORES["R + 1, no baseline"]) == 10
     assert (exact("R, no baseline") > exact("imitation") + 0.25).all()
     assert abs(exact("R, no baseline").mean() - exact("reward").mean()) < 0.03
@@ -125,7 +128,10 @@ def test_clipping_matters_less_at_quarter_rate():
 
 
 def test_reward_without_digits_is_hacked():
-    """The answers are ascending, but hardly any is correct. With the KL term, the model stays as it was."""
+    """The answers are ascending, but hardly any answer is correct.
+
+    With the KL term, the share of correct answers does not fall as far, but it does not grow either.
+    """
     assert (shares("ascending", "ascending") == 1).all() and exact("ascending").max() == 0.004
     assert (shares("ascending", "one_digit") > 0.5).sum() == 9
     assert (exact("ascending with KL") > exact("ascending") + 0.1).all()

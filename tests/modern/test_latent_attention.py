@@ -1,4 +1,4 @@
-"""Latent attention: equation, gradient, golden values, absorbed matrices, masks, wrong heads."""
+"""Latent attention: equation, gradient, golden values, absorbed matrices, masks, a wrong number of heads."""
 
 import math
 from functools import partial

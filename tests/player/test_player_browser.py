@@ -424,7 +424,7 @@ MOVED = "document.getAnimations().flatMap(a => a.effect.getKeyframes().flatMap(O
 
 
 def cells_and_squares(name, cell):
-    """Return scripts for the place of the current matrix: in the tile, in the station, in the table."""
+    """Return scripts that measure where a matrix is drawn: in the whole block, the station and the table."""
     n_cells = np.prod(TRACE.named[name].value.shape[-2:])
     first = cell // n_cells * n_cells
     tiles = [
@@ -506,7 +506,7 @@ def test_wheel_and_two_fingers_change_the_level(opened):
         page.locator(element).hover()
         page.mouse.wheel(0, by)
         page.wait_for_function("before => turns > before", arg=before)
-        page.wait_for_timeout(450)  # at most one level in this time
+        page.wait_for_timeout(450)  # the level changes at most once in this time
 
     turn(".stage", 100)
     assert page.evaluate(level) == "station"
@@ -719,7 +719,7 @@ def test_cells_do_not_move_without_motion(reduced, keys, opened):
 
 
 def test_story_goes_into_a_cell_and_out_again(opened):
-    """The clock of the page is moved on, so the story needs no time. Its pictures stay lit."""
+    """The test moves the page's clock forward instead of waiting. Each tile that lights up stays lit."""
     page = opened(reduced_motion="reduce")
     page.clock.install()
     press(page, "Space")

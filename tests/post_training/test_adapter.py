@@ -141,13 +141,13 @@ def load_base_model(layout):
 
 
 def parts_of(arrays, prefix):
-    """Return the arrays whose name begins with the prefix, under the rest of their names."""
+    """Return the arrays whose name begins with the prefix, without the prefix."""
     return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
 def test_adapter_of_peft_gives_its_logits_and_gradients(layout):
-    """transformers computes RoPE in float32, therefore the tolerance."""
+    """The tolerance is large, because transformers computes RoPE in float32."""
     pytest.importorskip("safetensors")
     params, config, expected = load_base_model(layout)
     adapter, alpha = load_adapter(DATA / "peft_adapter", config)

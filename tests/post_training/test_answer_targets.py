@@ -1,4 +1,4 @@
-"""The targets of a loss on the answer: by hand, padding, and what reaches the loss."""
+"""The targets of a loss on the answer: by hand, padding, and the tokens that count in the loss."""
 
 import numpy as np
 import pytest

@@ -27,6 +27,6 @@ def test_group_advantages_ignore_shift_and_scale():
 
 
 def test_group_advantages_of_equal_rewards_are_tiny():
-    """The mean of equal rewards differs from them by rounding. Without eps, the advantages would be ±1."""
+    """The mean of equal rewards has a rounding error. Without eps, the advantages would be ±1."""
     advantages = npf.group_advantages(np.full((1, 7), 0.1))
     assert abs(advantages).max() < 1e-12

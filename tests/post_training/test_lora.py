@@ -11,7 +11,7 @@ import npformer as npf
 
 
 def test_lora_of_rank_one_by_hand():
-    """A = (1, 2)ᵀ, B = (3, 4) and α = 5 with r = 1. dW is 1 in row 0 and 0 in row 1."""
+    """A = (1, 2)ᵀ, B = (3, 4), α = 5 and r = 1. The upstream gradient is 1 in row 0 and 0 in row 1."""
     params = npf.LoRAParams(np.array([[1.0], [2.0]]), np.array([[3.0, 4.0]]))
     merged, cache = npf.lora_forward(np.eye(2), params, alpha=5.0)
     np.testing.assert_array_equal(merged, [[16, 20], [30, 41]])

@@ -14,7 +14,7 @@ COUNTED = np.array([[True, True, False], [True, False, False]])
 
 
 def test_policy_gradient_by_hand():
-    """Two answers with 2 tokens and 1 token: each token weighs ¼, ¼ and ½."""
+    """Two answers with 2 tokens and 1 token: the tokens have the weights ¼, ¼ and ½."""
     log_p, advantages = np.array([[-1.0, -3.0, np.nan], [-2.0, np.nan, np.inf]]), np.array([[2.0], [-1.0]])
     loss, cache = npf.policy_gradient_forward(log_p, advantages=advantages, is_counted=COUNTED)
     assert float(loss) == pytest.approx(-(2 * -4 / 4 + 2 / 2), rel=1e-15)
@@ -32,7 +32,7 @@ test_golden_values = agrees_with_pytorch("policy_gradient")
 
 
 def test_policy_gradient_expectation_is_gradient_of_reward():
-    """If each action has its share p of the samples, the result is the gradient of -Σ p R."""
+    """Each action occurs once; the factor 4 p replaces its frequency. The gradient is that of -Σ p R."""
     logits, rewards = array(4), np.array([1.0, 0.0, 3.0, -2.0])
     p = np.exp(logits) / np.exp(logits).sum()
     log_p, cache = npf.token_log_probs_forward(np.tile(logits, (4, 1, 1)), np.arange(4)[:, None])

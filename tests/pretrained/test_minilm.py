@@ -169,7 +169,7 @@ def test_sentence_embeddings_rejects_wrong_arguments(change, error, message):
 # --- the packages -----------------------------------------------------------------------------------
 
 
-EMPTY_FOLDER = importlib.machinery.ModuleSpec("empty_folder", None)  # may remain after a package is removed
+EMPTY_FOLDER = importlib.machinery.ModuleSpec("empty_folder", None)  # a removed package may leave it behind
 
 
 @pytest.mark.parametrize("spec", [None, EMPTY_FOLDER], ids=["no folder", "empty folder"])

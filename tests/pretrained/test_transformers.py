@@ -4,7 +4,8 @@ Each model has random weights. The logits of npformer and of the other library a
 
 uv run --extra pretrained --with torch,transformers,gguf,accelerate pytest -k transformers tests/pretrained
 
-golden_exports.npz and golden_layer.npz hold the same for causal models and encoder layers in every test run.
+In every test run, test_torch_names.py makes such comparisons with the stored answers in golden_exports.npz
+(causal models) and golden_layer.npz (encoder layers).
 """
 
 from typing import Any

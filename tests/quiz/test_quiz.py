@@ -217,7 +217,7 @@ def test_canvas_options_are_correct_and_differ(canvas):
 
 
 def test_canvas_feedback_names_each_known_mistake(canvas):
-    """Over its variants, a question with numbers shows the known mistakes one after another."""
+    """Together, the variants of a question with numbers name all known mistakes, or at least ten of them."""
     for exercise_id, questions in canvas.items():
         task = bank()[exercise_id]
         if task.kind not in ("number", "vector"):

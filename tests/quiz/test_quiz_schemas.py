@@ -95,7 +95,7 @@ def dtd(pyslet):
 
 
 def read_without_namespace(xml):
-    """Return the root of QTI 1.2 for a DTD, which knows no namespaces."""
+    """Return the root of a QTI 1.2 file without its namespace, because a DTD does not support namespaces."""
     return etree.fromstring(xml.replace(f' xmlns="{QTI}"'.encode(), b"", 1))
 
 
