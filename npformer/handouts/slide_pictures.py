@@ -21,9 +21,11 @@ PATTERNS = {  # the default patterns for the numbers that are drawn
 CLAIM = re.compile(r"\b(?:True|False)$")  # A line with this end is a check for readers. Slides leave it out.
 LETTER = 0.522  # the width of a letter on a slide, in em
 LONGEST, SHORTEST = 40, 8  # the limits of a bar's width, in letters
-LINE_WIDTH = 80  # the number of letters in a line at the smallest font size, 28 pixels
+LINE_WIDTH = 81  # the number of letters in a line at 28 pixels, the smallest font size of code
+TABLE_WIDTH = 126  # the number of letters in a line at 18 pixels, the smallest font size of a table
 WIDTH, HEIGHT = 1186, 500  # the area for a table above an answer, in pixels
-SENTENCE = 44  # one or two lines that are longer are wrapped
+SENTENCE = 56  # a sentence that is longer gets several lines
+HANGING = " " * 4  # the additional indent of a printed line that continues the line above
 LARGEST_FONT = 110  # in pixels
 MOST_LINES_WITH_BARS_BELOW = 6  # in a table with more lines, each bar is to the right of its line
 BLUE, ORANGE = (0x56, 0xB4, 0xE9), (0xE6, 0x9F, 0x00)  # squares of positive and of negative numbers
@@ -152,24 +154,55 @@ def enlarge(printed: str) -> str:
     >>> enlarge("1 < 2")
     '<pre style="--letters: 5; --lines: 1">1 &lt; 2</pre>'
     """
-    lines = printed.split("\n")
-    if len(lines) <= 2 and len(printed) > SENTENCE:
-        lines = [part for line in lines for part in textwrap.wrap(line, SENTENCE)]
+    lines = wrap_printed(printed.split("\n"))
     text = html.escape("\n".join(lines))
     return f'<pre style="{measure_lines(lines)}">{text}</pre>'
+
+
+def wrap_printed(lines: Sequence[str]) -> list[str]:
+    """Wrap long sentences. A row of a table stays one line if it fits at the smallest font size.
+
+    A single sentence gets lines of similar length. Otherwise, the continuation of a line is indented.
+
+    >>> wrap_printed(["a  " + "1.0 " * 30]) == ["a  " + "1.0 " * 30]
+    True
+    """
+    if len(lines) == 1 and is_sentence(lines[0]) and len(lines[0]) > SENTENCE:
+        n_lines = math.ceil(len(lines[0]) / SENTENCE)
+        return textwrap.wrap(lines[0], math.ceil(len(lines[0]) / n_lines) + 6)
+    width = SENTENCE if len(lines) <= 2 else LINE_WIDTH  # Few lines have room for larger letters.
+    wrapped = []
+    for line in lines:
+        widest = LINE_WIDTH if is_sentence(line) else TABLE_WIDTH
+        if len(line) <= widest:
+            wrapped.append(line)
+        else:
+            wrapped += textwrap.wrap(line, width, subsequent_indent=read_indent(line) + HANGING)
+    return wrapped
+
+
+def is_sentence(line: str) -> bool:
+    """Return whether a line has no columns, which two spaces separate.
+
+    >>> is_sentence("It is 2."), is_sentence("loss  0.5")
+    (True, False)
+    """
+    return "  " not in line.strip()
+
+
+def read_indent(line: str) -> str:
+    """Return the spaces at the beginning of a line."""
+    return line[: len(line) - len(line.lstrip())]
 
 
 def measure_lines(lines: Sequence[str]) -> str:
     """Return the CSS variables with the number of letters in the longest line and the number of lines.
 
-    A line that is too long for a slide counts as several lines.
-
     >>> measure_lines(["ab", "abc"])
     '--letters: 3; --lines: 2'
     """
-    longest = min(LINE_WIDTH, max(len(line) for line in lines))
-    n_lines = sum(math.ceil(max(1, len(line)) / LINE_WIDTH) for line in lines)
-    return f"--letters: {longest}; --lines: {n_lines}"
+    longest = max(len(line) for line in lines)
+    return f"--letters: {longest}; --lines: {len(lines)}"
 
 
 def narrow_columns(lines: Sequence[str]) -> list[str]:

@@ -14,8 +14,16 @@ from npformer.handouts.slide_layout import (
     name_layout,
     read_ratio,
     split_blocks,
+    wrap_code,
 )
-from npformer.handouts.slide_pictures import Drawing, draw_numbers, enlarge
+from npformer.handouts.slide_pictures import (
+    LINE_WIDTH,
+    TABLE_WIDTH,
+    Drawing,
+    draw_numbers,
+    enlarge,
+    wrap_printed,
+)
 
 HEADER = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (300).to_bytes(4) + (100).to_bytes(4)
 PICTURE = f'<img src="data:image/png;base64,{base64.b64encode(HEADER).decode()}">'
@@ -87,3 +95,31 @@ def test_draw_numbers_columns_leave_other_lines_out():
 
 def test_enlarge_wraps_a_long_sentence():
     assert '--lines: 2"' in enlarge("word " * 12)
+
+
+def test_wrap_printed_keeps_the_rows_of_a_table():
+    row = "a  " + "0.5 " * 30
+    assert LINE_WIDTH < len(row) <= TABLE_WIDTH
+    assert wrap_printed([row]) == [row]
+    assert wrap_printed(["a  0.5", row]) == ["a  0.5", row]
+
+
+@pytest.mark.parametrize("line", ["  row  " + "0.5 " * 40, "  " + "word " * 20])
+def test_wrap_printed_indents_the_continuation(line):
+    first, *others = wrap_printed(["a  1", "b  2", line])[2:]
+    assert first.startswith("  ") and not first.startswith("   ")
+    assert others and all(other.startswith("      ") and other[6] != " " for other in others)
+
+
+def test_wrap_code_moves_a_comment_above_its_line():
+    code, comment = "    x = f(a)", "# " + "c" * 70
+    assert wrap_code([f"{code}  {comment}"]) == [f"    {comment}", code]
+    assert wrap_code([f"{code}  # c"]) == [f"{code}  # c"]
+
+
+def test_wrap_code_breaks_outside_brackets():
+    called = "aaaaaaaa(bbbbbbbb, cccccccc, dddddddd)"
+    line = f"    x = {called} if {called} else 0"
+    assert wrap_code([line]) == [f"    x = {called}", f"            if {called} else 0"]
+    endless = "x" * (LINE_WIDTH + 1)
+    assert wrap_code([endless]) == [endless]
