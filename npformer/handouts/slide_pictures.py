@@ -3,7 +3,7 @@
     learned      16 words:  43.6 %   ██████████
     ALiBi        16 words:  96.5 %   ██████████████████████
 
-On the slide with the question, the same table has gaps instead of the numbers.
+On the slide with the question, the same table has gaps instead of the numbers, and no bars.
 """
 
 import html
@@ -51,7 +51,7 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     printed : str
     drawing : Drawing
     hidden : bool
-        Whether gaps replace the numbers.
+        Whether gaps replace the numbers. The places of the bars are empty.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def _draw_line(
         else:
             numbers.append(draw_square(match[0], 0 if bar_width else share))
         if bar_width:
-            bars.append(draw_gap(bar_width) if hidden else draw_bar(share, bar_width))
+            bars.append(" " * bar_width if hidden else draw_bar(share, bar_width))
     return ("\n" if below else "  ").join([replace_matches(line, matches, numbers), *bars])
 
 
