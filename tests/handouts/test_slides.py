@@ -329,6 +329,29 @@ def test_cover_pictures_without_panels_covers_everything(visible):
     assert part.count("--left: 0; --right: 100;") == (1 if needs_panels else 0)
 
 
+HOLES = {  # {the visible part: the corners of the holes in the cover, in percent}
+    "axes": [],
+    "axes 50%": [(5, 25, 10, 90), (55, 75, 10, 80)],
+    "axes 1": [(5, 45, 10, 90)],
+}
+
+
+@pytest.mark.parametrize(("visible", "holes"), HOLES.items(), ids=HOLES)
+def test_cover_pictures_shows_the_empty_axes(visible, holes):
+    (part,) = slides.cover_pictures([PANELLED.replace(" src", ' data-empty="iVBOR/8=" src')], visible)
+    assert part.startswith(PANELLED) and part.count("<i ") == part.count("base64,iVBOR/8=") == 1
+    (points,) = re.findall(r"polygon\(evenodd, (.*?)\)", part)
+    corners = [tuple(float(number.strip("%")) for number in point.split()) for point in points.split(", ")]
+    whole, *found = [corners[i : i + 5] for i in range(0, len(corners), 6)]
+    assert whole == [(0, 0), (100, 0), (100, 100), (0, 100), (0, 0)]
+    assert [(box[0][0], box[1][0], box[0][1], box[2][1]) for box in found] == holes
+
+
+def test_cover_pictures_leaves_unused_axes_out():
+    (part,) = slides.cover_pictures([PANELLED.replace(" src", ' data-empty="iVBOR/8=" src')], "1")
+    assert part.startswith(PANELLED) and "iVBOR" not in part
+
+
 def make_printed_slide(text, **entries):
     """Return the only slide of a cell that prints a text; `entries` are added to the metadata of the cell."""
     cell = make_code_cell("x", make_printed_output(text))
