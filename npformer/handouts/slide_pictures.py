@@ -18,6 +18,7 @@ PATTERNS = {  # the default patterns for the numbers that are drawn
     "squares": r"(?<![\w.])-?\d+\.\d*(?![\w.])",  # every number with a decimal point
     "columns": r"(?!)",  # no number
 }
+PATTERNS["signed"] = PATTERNS["squares"]
 CLAIM = re.compile(r"\b(?:True|False)$")  # A line with this end is a check for readers. Slides leave it out.
 LETTER = 0.522  # the width of a letter on a slide, in em
 LONGEST, SHORTEST = 40, 8  # the limits of a bar's width, in letters
@@ -28,13 +29,17 @@ SENTENCE = 56  # a sentence that is longer gets several lines
 HANGING = " " * 4  # the additional indent of a printed line that continues the line above
 LARGEST_FONT = 110  # in pixels
 MOST_LINES_WITH_BARS_BELOW = 6  # in a table with more lines, each bar is to the right of its line
-BLUE, ORANGE = (0x56, 0xB4, 0xE9), (0xE6, 0x9F, 0x00)  # squares of positive and of negative numbers
+# The colours of the largest squares: positive and negative numbers, and numbers in a table without a sign.
+# They are lighter colours of SIGNED_MAP and WEIGHT_MAP in npformer.lessons.plots.colours.
+RED, BLUE, PURPLE = (0xEF, 0x8A, 0x62), (0x67, 0xA9, 0xCF), (0x9E, 0x9A, 0xC8)
 
 
 class Drawing(NamedTuple):
     """How printed output is drawn."""
 
-    kind: str  # "bars", "squares" or "columns"
+    kind: (
+        str  # "bars", "squares", "signed" (squares of a table that could have negative numbers) or "columns"
+    )
     where: str = ""  # a regular expression for the numbers to draw, or "" for the default in `PATTERNS`
     row: str = ""  # a regular expression whose groups are the columns of a row
     head: str = ""  # the names of the columns, separated by "|"
@@ -75,8 +80,9 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     if drawing.kind == "bars":
         below = most_matches == 1 and longest > LINE_WIDTH // 2 and n_lines <= MOST_LINES_WITH_BARS_BELOW
         bar_width = longest if below else choose_bar_width(longest, most_matches, n_lines)
+    is_signed = drawing.kind == "signed" or any(match[0].startswith("-") for row in matches for match in row)
     rows = [
-        _draw_line(line.ljust(longest), line_matches, line_shares, bar_width, hidden, below)
+        _draw_line(line.ljust(longest), line_matches, line_shares, bar_width, hidden, below, is_signed)
         for line, line_matches, line_shares in zip(lines, matches, compute_shares(matches), strict=True)
     ]
     if below:
@@ -134,6 +140,7 @@ def _draw_line(
     bar_width: int,
     hidden: bool,
     below: bool,
+    is_signed: bool,
 ) -> str:
     """Draw one line, with its numbers on squares, or with bars after or below the line."""
     numbers = []
@@ -142,7 +149,7 @@ def _draw_line(
         if hidden:
             numbers.append(draw_gap(len(match[0])))
         else:
-            numbers.append(draw_square(match[0], 0 if bar_width else share))
+            numbers.append(draw_square(match[0], 0 if bar_width else share, is_signed))
         if bar_width:
             bars.append(" " * bar_width if hidden else draw_bar(share, bar_width))
     return ("\n" if below else "  ").join([replace_matches(line, matches, numbers), *bars])
@@ -271,23 +278,26 @@ def replace_matches(line: str, matches: Sequence[re.Match[str]], parts: Sequence
     return "".join(pieces)
 
 
-def draw_square(text: str, share: float) -> str:
+def draw_square(text: str, share: float, is_signed: bool) -> str:
     """Return a number on a coloured square. A larger magnitude gives a darker square.
 
-    The square is blue, or orange if the number is negative. With a share of 0 there is no square.
+    The colours have the same meaning as in the heat maps: in a signed table, positive numbers are red and
+    negative numbers are blue. In other tables, all squares are purple. With a share of 0 there is no square.
     """
     number = html.escape(text)
     if not share:
         return number
-    colour = mix_with_white(ORANGE if text[0] == "-" else BLUE, share)
-    return f'<b class="square" style="background: {colour}">{number}</b>'
+    largest_colour = PURPLE
+    if is_signed:
+        largest_colour = BLUE if text.startswith("-") else RED
+    return f'<b class="square" style="background: {mix_with_white(largest_colour, share)}">{number}</b>'
 
 
 def mix_with_white(colour: tuple[int, int, int], share: float) -> str:
     """Return a mixture of a colour and white in CSS.
 
     >>> mix_with_white(BLUE, 1), mix_with_white(BLUE, 0)
-    ('#56b4e9', '#ffffff')
+    ('#67a9cf', '#ffffff')
     """
     return "#" + "".join(f"{round(255 + (channel - 255) * share):02x}" for channel in colour)
 

@@ -16,7 +16,7 @@ stage     a shorter text for the slide; in a code cell, formulas below the pictu
 ask       a shorter question
 answer    a shorter answer
 code      the lines of the cell's code that are shown, such as "2-5"
-drawn     how the printed output is drawn: "bars", "squares" or "columns" (see slide_pictures.py)
+drawn     how the printed output is drawn: "bars", "squares", "signed" or "columns" (see slide_pictures.py)
 where     which numbers are drawn, as a regular expression
 row       the columns of a row, as the groups of a regular expression; lines without a match are left out
 head      the names of the columns, such as "logits|loss"

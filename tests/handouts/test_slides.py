@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 from npformer import cli
@@ -17,7 +18,8 @@ from npformer.handouts.lesson_copies import get_source
 from npformer.handouts.slide_pictures import (
     BLUE,
     LETTER,
-    ORANGE,
+    PURPLE,
+    RED,
     choose_bar_width,
     enlarge,
     mix_with_white,
@@ -29,6 +31,7 @@ from npformer.handouts.slides import (
     make_slides,
 )
 from npformer.lessons.plan import Guess, Plan, Question, read_plan
+from npformer.lessons.plots.colours import SIGNED_MAP, WEIGHT_MAP
 from npformer.player.player_page import play
 
 PICTURE = '<img alt="a line" width="3" src="data:image/png;base64,iVBO">'
@@ -364,16 +367,44 @@ def test_make_code_slides_squares_share_one_scale():
     assert "```python\nx\n```" in slide.text
     squares = re.findall(r'<b class="square" style="background: (.+?)">(.+?)</b>', slide.then[0])
     assert squares == [
-        (mix_with_white(BLUE, 0.5), "2."),
-        (mix_with_white(ORANGE, 0.25), "-1."),
-        (mix_with_white(BLUE, 0.125), "0.5"),
-        (mix_with_white(BLUE, 1), "4."),
+        (mix_with_white(RED, 0.5), "2."),
+        (mix_with_white(BLUE, 0.25), "-1."),
+        (mix_with_white(RED, 0.125), "0.5"),
+        (mix_with_white(RED, 1), "4."),
     ]
+
+
+@pytest.mark.parametrize(
+    ("colour", "name", "share"), [(RED, SIGNED_MAP, 0.8), (BLUE, SIGNED_MAP, 0.2), (PURPLE, WEIGHT_MAP, 0.6)]
+)
+def test_squares_have_the_hues_of_the_heat_maps(colour, name, share):
+    """The letters on the darkest square have a contrast of at least 4.5."""
+    colormaps = pytest.importorskip("matplotlib").colormaps
+    colors = pytest.importorskip("matplotlib.colors")
+    hue, *_ = colors.rgb_to_hsv(np.array(colour) / 255)
+    expected, *_ = colors.rgb_to_hsv(colormaps[name](share)[:3])
+    assert abs((hue - expected + 0.5) % 1 - 0.5) < 0.05
+    assert compute_contrast(colour, (0x1A, 0x1A, 0x1A)) > 4.5
+
+
+def compute_contrast(colour, other):
+    """Return the contrast of two colours by the rule of WCAG 2."""
+    lightness = []
+    for channels in (colour, other):
+        shares = np.array(channels) / 255
+        linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+        lightness.append(linear @ [0.2126, 0.7152, 0.0722] + 0.05)
+    return max(lightness) / min(lightness)
+
+
+def test_squares_without_a_sign_are_purple():
+    assert mix_with_white(PURPLE, 1) in make_printed_slide("[0.5 4.]", drawn="squares").text
+    assert mix_with_white(RED, 1) in make_printed_slide("[0.5 4.]", drawn="signed").text
 
 
 def test_make_code_slides_words_are_marked():
     slide = make_printed_slide("y <pass>, z fail", drawn="squares", where="fail|pass")
-    assert slide.text.count(f"background: {mix_with_white(BLUE, 1)}") == 2 and "&lt;<b" in slide.text
+    assert slide.text.count(f"background: {mix_with_white(PURPLE, 1)}") == 2 and "&lt;<b" in slide.text
 
 
 def test_make_code_slides_bars_of_zeros_are_empty():
