@@ -7,6 +7,7 @@ On the slide with the question, the same table has gaps instead of the numbers, 
 """
 
 import html
+import itertools
 import math
 import re
 import textwrap
@@ -20,6 +21,8 @@ PATTERNS = {  # the default patterns for the numbers that are drawn
 }
 PATTERNS["signed"] = PATTERNS["squares"]
 CLAIM = re.compile(r"\b(?:True|False)$")  # A line with this end is a check for readers. Slides leave it out.
+ARRAY = re.compile(r"\[([^\[\]]*)\]")  # a row of an array in printed output
+NUMBER = re.compile(r"(-?\d+)(\.?\d*)")  # a number with the parts before and after its decimal point
 LETTER = 0.522  # the width of a letter on a slide, in em
 LONGEST, SHORTEST = 40, 8  # the limits of a bar's width, in letters
 LINE_WIDTH = 81  # the number of letters in a line at 28 pixels, the smallest font size of code
@@ -99,7 +102,8 @@ def select_lines(printed: str, drawing: Drawing, pattern: re.Pattern[str]) -> li
     if drawing.row and re.search(drawing.row, printed, flags=re.M):
         return arrange_columns(printed, drawing.row, drawing.head)
     lines = printed.split("\n")
-    return narrow_columns([line for line in lines if pattern.search(line) or not CLAIM.search(line)])
+    lines = [line for line in lines if pattern.search(line) or not CLAIM.search(line)]
+    return narrow_columns(align_arrays(lines))
 
 
 def arrange_columns(printed: str, row: str, head: str) -> list[str]:
@@ -120,6 +124,55 @@ def arrange_columns(printed: str, row: str, head: str) -> list[str]:
             cells.append(column.rjust(width))
         arranged.append("   ".join(cells).rstrip())
     return arranged
+
+
+def align_arrays(lines: Sequence[str]) -> list[str]:
+    """Align the arrays of successive lines that begin with a name and have equally many numbers.
+
+    >>> align_arrays(["x [0. 1.]", "row [-0.5  2. ]"])
+    ['x   [ 0.  1.]', 'row [-0.5 2.]']
+    """
+    aligned: list[str] = []
+    for counts, group in itertools.groupby(lines, count_numbers):
+        similar = list(group)
+        aligned += _align_similar(similar) if counts and len(similar) > 1 else similar
+    return aligned
+
+
+def count_numbers(line: str) -> tuple[int, ...]:
+    """Return how many numbers each array of a line has, or () for a line without a name or with other arrays.
+
+    >>> count_numbers("row [1. 2.] -> [0.5]"), count_numbers(" [1. 2.]]")
+    ((2, 1), ())
+    """
+    arrays = [array.split() for array in ARRAY.findall(line)]
+    has_name = re.match(r"\s*\w", line) is not None
+    are_numbers = all(NUMBER.fullmatch(number) for array in arrays for number in array)
+    return tuple(len(array) for array in arrays) if has_name and are_numbers else ()
+
+
+def _align_similar(lines: Sequence[str]) -> list[str]:
+    """Align lines with equally many arrays, which have equally many numbers."""
+    columns = []  # each column: the same text or array of all lines
+    for i, parts in enumerate(zip(*map(ARRAY.split, lines), strict=True)):
+        is_array = i % 2 == 1
+        columns.append(_align_numbers(parts) if is_array else _pad(parts))
+    return ["".join(parts).rstrip() for parts in zip(*columns, strict=True)]
+
+
+def _align_numbers(arrays: Sequence[str]) -> list[str]:
+    """Align the decimal points of the numbers in each column."""
+    columns = []
+    for numbers in zip(*(array.split() for array in arrays), strict=True):
+        parts = [NUMBER.findall(number)[0] for number in numbers]
+        whole = max(len(before) for before, _ in parts)
+        columns.append(_pad([before.rjust(whole) + after for before, after in parts]))
+    return [f"[{' '.join(numbers)}]" for numbers in zip(*columns, strict=True)]
+
+
+def _pad(texts: Sequence[str]) -> list[str]:
+    width = max(len(text) for text in texts)
+    return [text.ljust(width) for text in texts]
 
 
 def choose_bar_width(longest: int, most_matches: int, n_lines: int) -> int:
@@ -161,7 +214,7 @@ def enlarge(printed: str) -> str:
     >>> enlarge("1 < 2")
     '<pre style="--letters: 5; --lines: 1">1 &lt; 2</pre>'
     """
-    lines = wrap_printed(printed.split("\n"))
+    lines = wrap_printed(align_arrays(printed.split("\n")))
     text = html.escape("\n".join(lines))
     return f'<pre style="{measure_lines(lines)}">{text}</pre>'
 

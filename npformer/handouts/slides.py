@@ -75,7 +75,8 @@ PANELS = re.compile(r'data-panels="([^"]+)"')
 EMPTY = re.compile(r' data-empty="([^"]*)"')
 MATH = re.compile(
     r"(?P<kept><(?P<tag>script|style|pre|code)\b.*?</(?P=tag)>|</?[a-z][^>]*>)"
-    r"|\$\$(?P<shown>.+?)\$\$|\$(?P<inline>[^$]+)\$",
+    r"|\$\$(?P<shown>.+?)\$\$|(?P<before>\(*)\$(?P<inline>[^$]+)\$(?P<after>[.,:;?!)]*)"
+    r"|(?P<space>(?<=\d) (?=%))",
     flags=re.S,
 )
 
@@ -704,13 +705,21 @@ def read_page_parts() -> dict[str, str]:
 
 
 def convert_formula(match: re.Match[str]) -> str:
-    """Convert a formula to MathML. Code and tags stay unchanged: there, $ does not begin a formula."""
+    """Convert a formula to MathML. Code and tags stay unchanged: there, $ does not begin a formula.
+
+    A line cannot end between a formula and a bracket or punctuation, or before a percent sign.
+    """
     from latex2mathml.converter import convert
 
     if match["kept"]:
         return match["kept"]
+    if match["space"]:
+        return "\u00a0"
     is_displayed = match["shown"] is not None
     tex = html.unescape(match["shown"] if is_displayed else match["inline"])
     tex = re.sub(r"\\(sin|cos|exp|ln|log) +(?=[\w\\])", r"\\\1\\,", tex)  # adds the space in "sin 1"
     tex = re.sub(r"(?<=\w)(?<!\\)(?=\\(?:sin|cos)\b)", r"\\,", tex)  # adds the space in "i sin b"
-    return str(convert(tex, display="block" if is_displayed else "inline"))
+    formula = str(convert(tex, display="block" if is_displayed else "inline"))
+    if match["before"] or match["after"]:
+        return f'<span class="unbroken">{match["before"]}{formula}{match["after"]}</span>'
+    return formula

@@ -20,6 +20,7 @@ from npformer.handouts.slide_pictures import (
     LINE_WIDTH,
     TABLE_WIDTH,
     Drawing,
+    align_arrays,
     draw_numbers,
     enlarge,
     wrap_printed,
@@ -123,3 +124,16 @@ def test_wrap_code_breaks_outside_brackets():
     assert wrap_code([line]) == [f"    x = {called}", f"            if {called} else 0"]
     endless = "x" * (LINE_WIDTH + 1)
     assert wrap_code([endless]) == [endless]
+
+
+def test_align_arrays_aligns_the_decimal_points():
+    lines = ["z [-3.  1.]", "GELU [-0.004 0.8]", "ids [1 2 3]", "[[ 0. 1.]", " [10. 2.]]", "a [x]", "b [y]"]
+    aligned = align_arrays(lines)
+    assert aligned == ["z    [-3.    1. ]", "GELU [-0.004 0.8]", *lines[2:]]
+
+
+def test_align_arrays_aligns_the_text_between_arrays():
+    assert align_arrays(["row [1.] -> [2.]", "row x 10 [10.] -> [2.]"]) == [
+        "row      [ 1.] -> [2.]",
+        "row x 10 [10.] -> [2.]",
+    ]

@@ -460,6 +460,14 @@ def test_slides_without_weights_are_left_out(command):
     assert "To get them: get weights. Left out: Which?; It is." in err
 
 
+def test_convert_formula_keeps_punctuation_on_the_same_line():
+    text = "So ($a$), $b$ holds in 32 % of <code>9 %</code>."
+    page = slides.MATH.sub(slides.convert_formula, text)
+    before, kept, after = re.split('<span class="unbroken">(.*?)</span>', page)
+    assert before == "So " and re.fullmatch(r"\(<math.*</math>\),", kept)
+    assert after.startswith(" <math") and after.endswith(" holds in 32\u00a0% of <code>9 %</code>.")
+
+
 MOST_WORDS, MOST_LINES = 40, 8  # the largest numbers of words and of code lines on a slide
 PICTURE_TAG = r'\$\$|<img |<iframe |<pre class="drawn"'  # a formula, a picture, a player or a drawn table
 
