@@ -45,7 +45,7 @@ class Drawing(NamedTuple):
     )
     where: str = ""  # a regular expression for the numbers to draw, or "" for the default in `PATTERNS`
     row: str = ""  # a regular expression whose groups are the columns of a row
-    head: str = ""  # the names of the columns, separated by "|"
+    head: str = ""  # the names of the columns, separated by "|"; without `row`, of the drawn numbers
 
 
 def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
@@ -75,19 +75,29 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     matches = [list(pattern.finditer(line)) for line in lines]
     if not any(matches):
         return enlarge("\n".join(lines))
-    longest = max(len(line) for line in lines)
     most_matches = max(len(row) for row in matches)
+    if drawing.head and not drawing.row:
+        lines.insert(0, name_numbers(drawing.head.split("|"), max(matches, key=len)))
+        matches.insert(0, [])
+    longest = max(len(line) for line in lines)
     n_lines = len(lines)
     bar_width = 0
     below = False
+    names: list[str] = []
     if drawing.kind == "bars":
         below = most_matches == 1 and longest > LINE_WIDTH // 2 and n_lines <= MOST_LINES_WITH_BARS_BELOW
+        names = find_names(lines, matches)
         bar_width = longest if below else choose_bar_width(longest, most_matches, n_lines)
+        bar_width = max(bar_width, *map(len, names), 0)
     is_signed = drawing.kind == "signed" or any(match[0].startswith("-") for row in matches for match in row)
     rows = [
         _draw_line(line.ljust(longest), line_matches, line_shares, bar_width, hidden, below, is_signed)
         for line, line_matches, line_shares in zip(lines, matches, compute_shares(matches), strict=True)
     ]
+    if names and not hidden:
+        rows[_find_first_row(matches) - 1] += "".join(
+            f"  {html.escape(name.ljust(bar_width))}" for name in names
+        )
     if below:
         n_lines += sum(bool(row) for row in matches)
     elif bar_width:
@@ -95,6 +105,43 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     return (
         f'<pre class="drawn" style="--letters: {longest}; --lines: {n_lines}">' + "\n".join(rows) + "</pre>"
     )
+
+
+def name_numbers(names: Sequence[str], row: Sequence[re.Match[str]]) -> str:
+    """Return a line with a name above each number of a row. A name ends where its number ends.
+
+    >>> name_numbers(["loss", "after"], list(re.finditer("[0-9]+", "row  12    345")))
+    '   loss  after'
+    """
+    line = ""
+    for name, match in zip(names, row, strict=False):
+        space = "  " if line else ""
+        line = (line + space).ljust(match.end() - len(name)) + name
+    return line
+
+
+def find_names(lines: Sequence[str], matches: Sequence[Sequence[re.Match[str]]]) -> list[str]:
+    """Return the names of two or more columns of numbers, from the line above the first row.
+
+    The result is empty if there is only one column, or if a column has no name.
+
+    >>> lines = ["seed  first  second", "   0    1.5     2.5"]
+    >>> find_names(lines, [[], list(re.finditer(r"\\d\\.\\d", lines[1]))])
+    ['first', 'second']
+    """
+    first = _find_first_row(matches)
+    if first == 0 or len(matches[first]) < 2:
+        return []
+    names = []
+    for cell in re.finditer(r"\S+(?: \S+)*", lines[first - 1]):
+        n_numbers = sum(cell.start() < match.end() and match.start() < cell.end() for match in matches[first])
+        if n_numbers == 1:
+            names.append(cell[0])
+    return names if len(names) == len(matches[first]) else []
+
+
+def _find_first_row(matches: Sequence[Sequence[re.Match[str]]]) -> int:
+    return next(i for i, row in enumerate(matches) if row)
 
 
 def select_lines(printed: str, drawing: Drawing, pattern: re.Pattern[str]) -> list[str]:

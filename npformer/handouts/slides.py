@@ -19,7 +19,7 @@ code      the lines of the cell's code that are shown, such as "2-5"
 drawn     how the printed output is drawn: "bars", "squares", "signed" or "columns" (see slide_pictures.py)
 where     which numbers are drawn, as a regular expression
 row       the columns of a row, as the groups of a regular expression; lines without a match are left out
-head      the names of the columns, such as "logits|loss"
+head      the names of the columns, such as "logits|loss"; without `row`, the names of the drawn numbers
 needs     the command that installs the weights of the cell; without them, its slides are left out
 station   a step of the worked example; the question's slide shows the player at this step
 again     the title of an earlier slide, whose picture or table the question's slide repeats

@@ -1,6 +1,7 @@
 """Test how a slide arranges its blocks."""
 
 import base64
+import re
 
 import pytest
 
@@ -137,3 +138,34 @@ def test_align_arrays_aligns_the_text_between_arrays():
         "row      [ 1.] -> [2.]",
         "row x 10 [10.] -> [2.]",
     ]
+
+
+def read_text_of_lines(drawn):
+    return [re.sub("<[^>]*>", "", line).rstrip() for line in drawn.split("\n")]
+
+
+def test_draw_numbers_names_the_columns_of_bars():
+    printed = "seed   first   second\n   0     1.5      2.5\n   1     2.0      1.0"
+    bars = Drawing("bars", where=r"\d\.\d")
+    head, row, _ = read_text_of_lines(draw_numbers(printed, bars))
+    assert head.split() == ["seed", "first", "second", "first", "second"] and row.split() == [
+        "0",
+        "1.5",
+        "2.5",
+    ]
+    asked, *_ = read_text_of_lines(draw_numbers(printed, bars, hidden=True))
+    assert asked.split() == ["seed", "first", "second"]
+
+
+def test_draw_numbers_head_names_the_numbers():
+    printed = "seed 0   1.5   2.5\nseed 1   2.0   1.0"
+    bars = Drawing("bars", where=r"\d\.\d", head="loss|later loss")
+    head, row, _ = read_text_of_lines(draw_numbers(printed, bars))
+    assert re.split("  +", head.strip()) == ["loss", "later loss", "loss", "later loss"]
+    assert head.index("loss") + len("loss") == row.index("1.5") + len("1.5")
+
+
+@pytest.mark.parametrize("head", ["so", "all of them, with one name"])
+def test_draw_numbers_columns_without_a_name_have_none(head):
+    drawn = draw_numbers(f"{head}\nseed 0   1.5   2.5", Drawing("bars", where=r"\d\.\d"))
+    assert read_text_of_lines(drawn)[0] == head
