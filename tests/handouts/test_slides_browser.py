@@ -313,7 +313,9 @@ def test_player_of_a_question_hides_the_result(opened, decks):
     frame.wait_for_function("document.querySelector('.sum .guess')")
     results = frame.locator("td[data-role=result]").all_text_contents()
     assert results[0] == "?" and not "".join(results[1:]).strip()
+    assert frame.locator(".strip").is_hidden()
     frame.evaluate("player.open('h')")
+    frame.evaluate("document.querySelector('[aria-keyshortcuts=l]').click()")  # shows the live pictures
     frame.wait_for_function("document.querySelectorAll('.strip svg').length > 2")
     asked = page.locator("iframe").evaluate_all("all => all.map(frame => frame.dataset.at)")
     assert len(asked) > 5 and frame.evaluate(IN_THE_PLAYER, [BESIDE_A_QUESTION, TABLES, {}, asked]) == []
