@@ -134,8 +134,8 @@ def find_names(lines: Sequence[str], matches: Sequence[Sequence[re.Match[str]]])
         return []
     names = []
     for cell in re.finditer(r"\S+(?: \S+)*", lines[first - 1]):
-        n_numbers = sum(cell.start() < match.end() and match.start() < cell.end() for match in matches[first])
-        if n_numbers == 1:
+        is_above = any(cell.start() < match.end() and match.start() < cell.end() for match in matches[first])
+        if is_above:
             names.append(cell[0])
     return names if len(names) == len(matches[first]) else []
 

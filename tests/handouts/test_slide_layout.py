@@ -120,7 +120,7 @@ def test_wrap_code_moves_a_comment_above_its_line():
 
 
 def test_wrap_code_breaks_outside_brackets():
-    called = "aaaaaaaa(bbbbbbbb, cccccccc, dddddddd)"
+    called = "aaaaaaaaaaaaaaaa(bbbbbbbb, cccccccc, dddddddd)"
     line = f"    x = {called} if {called} else 0"
     assert wrap_code([line]) == [f"    x = {called}", f"            if {called} else 0"]
     endless = "x" * (LINE_WIDTH + 1)
