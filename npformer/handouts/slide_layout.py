@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from npformer.handouts.slide_pictures import enlarge, measure_lines
+from npformer.handouts.slide_pictures import LINE_WIDTH, enlarge, measure_lines, read_indent
 
 COVER = r'(?:<i class="cover"[^>]*></i>)*'
 BLOCK = re.compile(
@@ -38,6 +38,9 @@ SPACE = 0.5  # both spaces together, in em
 NARROW = ".,()[]|!:ijlt \u00a0"
 SCRIPT = 0.75  # the size of a subscript relative to its base
 LETTER = 0.62  # the mean width of a letter, in em
+COMMENTED = re.compile(r"(?P<code>.*\S)  (?P<comment># .*)")  # a line of code that ends with a comment
+BREAK = re.compile(r"(?<=,) | (?=(?:if|else|for|and|or|[-+*/@]{1,2}) )")  # where a line of code may end
+HANGING = " " * 8  # the additional indent of a line of code that continues the line above
 MOST_LINES = 12  # the number of lines of code and output that fit above an answer
 
 
@@ -66,7 +69,8 @@ def split_blocks(text: str) -> list[Block]:
         elif kind == "picture":
             blocks.append(Block(kind, match[0], f"--ratio: {read_ratio(match[0]):.4f}"))
         elif kind == "code":
-            blocks.append(Block(kind, match[0], measure_lines(match[0].split("\n")[1:-1])))
+            lines = wrap_code(match[0].split("\n")[1:-1])
+            blocks.append(Block(kind, "\n".join(["```python", *lines, "```"]), measure_lines(lines)))
         elif kind == "formula":
             blocks.append(make_formulas(FORMULA.findall(match[0])))
         elif kind == "table":
@@ -74,6 +78,52 @@ def split_blocks(text: str) -> list[Block]:
         else:
             blocks.append(Block(kind, match[0]))
     return [*blocks, *_make_words(text[end:])]
+
+
+def wrap_code(lines: Sequence[str]) -> list[str]:
+    """Wrap the lines of code that are too long for a slide. A line that continues another is indented.
+
+    A comment at the end of a line that is too long moves to the line above.
+
+    >>> wrap_code(["    x = y  # " + "c" * 70])[1]
+    '    x = y'
+    """
+    wrapped = []
+    for line in lines:
+        commented = COMMENTED.fullmatch(line)
+        if len(line) > LINE_WIDTH and commented:
+            wrapped += [read_indent(line) + commented["comment"], *break_line(commented["code"])]
+        else:
+            wrapped += break_line(line)
+    return wrapped
+
+
+def break_line(line: str) -> list[str]:
+    """Break a line of code into lines that fit on a slide.
+
+    The line ends at the first place in its second half that is in the smallest number of brackets.
+    """
+    indent = read_indent(line) + HANGING
+    broken = []
+    while len(line) > LINE_WIDTH:
+        places = [match.start() for match in BREAK.finditer(line, LINE_WIDTH // 2, LINE_WIDTH)]
+        if not places:
+            break
+        end = min(places, key=lambda place: count_open_brackets(line[:place]))
+        broken.append(line[:end])
+        line = indent + line[end:].strip()
+    return [*broken, line]
+
+
+def count_open_brackets(code: str) -> int:
+    """Return the number of brackets that are open at the end of a piece of code.
+
+    >>> count_open_brackets("f(a[0], (b")
+    2
+    """
+    n_opened = sum(code.count(bracket) for bracket in "([{")
+    n_closed = sum(code.count(bracket) for bracket in ")]}")
+    return n_opened - n_closed
 
 
 def make_table(table: str) -> Block:

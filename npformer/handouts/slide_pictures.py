@@ -3,10 +3,11 @@
     learned      16 words:  43.6 %   ██████████
     ALiBi        16 words:  96.5 %   ██████████████████████
 
-On the slide with the question, the same table has gaps instead of the numbers.
+On the slide with the question, the same table has gaps instead of the numbers, and no bars.
 """
 
 import html
+import itertools
 import math
 import re
 import textwrap
@@ -18,24 +19,33 @@ PATTERNS = {  # the default patterns for the numbers that are drawn
     "squares": r"(?<![\w.])-?\d+\.\d*(?![\w.])",  # every number with a decimal point
     "columns": r"(?!)",  # no number
 }
+PATTERNS["signed"] = PATTERNS["squares"]
 CLAIM = re.compile(r"\b(?:True|False)$")  # A line with this end is a check for readers. Slides leave it out.
+ARRAY = re.compile(r"\[([^\[\]]*)\]")  # a row of an array in printed output
+NUMBER = re.compile(r"(-?\d+)(\.?\d*)")  # a number with the parts before and after its decimal point
 LETTER = 0.522  # the width of a letter on a slide, in em
 LONGEST, SHORTEST = 40, 8  # the limits of a bar's width, in letters
-LINE_WIDTH = 80  # the number of letters in a line at the smallest font size, 28 pixels
+LINE_WIDTH = 81  # the number of letters in a line at 28 pixels, the smallest font size of code
+TABLE_WIDTH = 126  # the number of letters in a line at 18 pixels, the smallest font size of a table
 WIDTH, HEIGHT = 1186, 500  # the area for a table above an answer, in pixels
-SENTENCE = 44  # one or two lines that are longer are wrapped
+SENTENCE = 56  # a sentence that is longer gets several lines
+HANGING = " " * 4  # the additional indent of a printed line that continues the line above
 LARGEST_FONT = 110  # in pixels
 MOST_LINES_WITH_BARS_BELOW = 6  # in a table with more lines, each bar is to the right of its line
-BLUE, ORANGE = (0x56, 0xB4, 0xE9), (0xE6, 0x9F, 0x00)  # squares of positive and of negative numbers
+# The colours of the largest squares: positive and negative numbers, and numbers in a table without a sign.
+# They are lighter colours of SIGNED_MAP and WEIGHT_MAP in npformer.lessons.plots.colours.
+RED, BLUE, PURPLE = (0xEF, 0x8A, 0x62), (0x67, 0xA9, 0xCF), (0x9E, 0x9A, 0xC8)
 
 
 class Drawing(NamedTuple):
     """How printed output is drawn."""
 
-    kind: str  # "bars", "squares" or "columns"
+    kind: (
+        str  # "bars", "squares", "signed" (squares of a table that could have negative numbers) or "columns"
+    )
     where: str = ""  # a regular expression for the numbers to draw, or "" for the default in `PATTERNS`
     row: str = ""  # a regular expression whose groups are the columns of a row
-    head: str = ""  # the names of the columns, separated by "|"
+    head: str = ""  # the names of the columns, separated by "|"; without `row`, of the drawn numbers
 
 
 def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
@@ -49,7 +59,7 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     printed : str
     drawing : Drawing
     hidden : bool
-        Whether gaps replace the numbers.
+        Whether gaps replace the numbers. The places of the bars are empty.
 
     Returns
     -------
@@ -65,18 +75,29 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     matches = [list(pattern.finditer(line)) for line in lines]
     if not any(matches):
         return enlarge("\n".join(lines))
-    longest = max(len(line) for line in lines)
     most_matches = max(len(row) for row in matches)
+    if drawing.head and not drawing.row:
+        lines.insert(0, name_numbers(drawing.head.split("|"), max(matches, key=len)))
+        matches.insert(0, [])
+    longest = max(len(line) for line in lines)
     n_lines = len(lines)
     bar_width = 0
     below = False
+    names: list[str] = []
     if drawing.kind == "bars":
         below = most_matches == 1 and longest > LINE_WIDTH // 2 and n_lines <= MOST_LINES_WITH_BARS_BELOW
+        names = find_names(lines, matches)
         bar_width = longest if below else choose_bar_width(longest, most_matches, n_lines)
+        bar_width = max(bar_width, *map(len, names), 0)
+    is_signed = drawing.kind == "signed" or any(match[0].startswith("-") for row in matches for match in row)
     rows = [
-        _draw_line(line.ljust(longest), line_matches, line_shares, bar_width, hidden, below)
+        _draw_line(line.ljust(longest), line_matches, line_shares, bar_width, hidden, below, is_signed)
         for line, line_matches, line_shares in zip(lines, matches, compute_shares(matches), strict=True)
     ]
+    if names and not hidden:
+        rows[_find_first_row(matches) - 1] += "".join(
+            f"  {html.escape(name.ljust(bar_width))}" for name in names
+        )
     if below:
         n_lines += sum(bool(row) for row in matches)
     elif bar_width:
@@ -86,12 +107,50 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     )
 
 
+def name_numbers(names: Sequence[str], row: Sequence[re.Match[str]]) -> str:
+    """Return a line with a name above each number of a row. A name ends where its number ends.
+
+    >>> name_numbers(["loss", "after"], list(re.finditer("[0-9]+", "row  12    345")))
+    '   loss  after'
+    """
+    line = ""
+    for name, match in zip(names, row, strict=False):
+        space = "  " if line else ""
+        line = (line + space).ljust(match.end() - len(name)) + name
+    return line
+
+
+def find_names(lines: Sequence[str], matches: Sequence[Sequence[re.Match[str]]]) -> list[str]:
+    """Return the names of two or more columns of numbers, from the line above the first row.
+
+    The result is empty if there is only one column, or if a column has no name.
+
+    >>> lines = ["seed  first  second", "   0    1.5     2.5"]
+    >>> find_names(lines, [[], list(re.finditer(r"\\d\\.\\d", lines[1]))])
+    ['first', 'second']
+    """
+    first = _find_first_row(matches)
+    if first == 0 or len(matches[first]) < 2:
+        return []
+    names = []
+    for cell in re.finditer(r"\S+(?: \S+)*", lines[first - 1]):
+        is_above = any(cell.start() < match.end() and match.start() < cell.end() for match in matches[first])
+        if is_above:
+            names.append(cell[0])
+    return names if len(names) == len(matches[first]) else []
+
+
+def _find_first_row(matches: Sequence[Sequence[re.Match[str]]]) -> int:
+    return next(i for i, row in enumerate(matches) if row)
+
+
 def select_lines(printed: str, drawing: Drawing, pattern: re.Pattern[str]) -> list[str]:
     """Return the lines to draw: a table if the drawing describes its rows, else all lines but claims."""
     if drawing.row and re.search(drawing.row, printed, flags=re.M):
         return arrange_columns(printed, drawing.row, drawing.head)
     lines = printed.split("\n")
-    return narrow_columns([line for line in lines if pattern.search(line) or not CLAIM.search(line)])
+    lines = [line for line in lines if pattern.search(line) or not CLAIM.search(line)]
+    return narrow_columns(align_arrays(lines))
 
 
 def arrange_columns(printed: str, row: str, head: str) -> list[str]:
@@ -114,6 +173,55 @@ def arrange_columns(printed: str, row: str, head: str) -> list[str]:
     return arranged
 
 
+def align_arrays(lines: Sequence[str]) -> list[str]:
+    """Align the arrays of successive lines that begin with a name and have equally many numbers.
+
+    >>> align_arrays(["x [0. 1.]", "row [-0.5  2. ]"])
+    ['x   [ 0.  1.]', 'row [-0.5 2.]']
+    """
+    aligned: list[str] = []
+    for counts, group in itertools.groupby(lines, count_numbers):
+        similar = list(group)
+        aligned += _align_similar(similar) if counts and len(similar) > 1 else similar
+    return aligned
+
+
+def count_numbers(line: str) -> tuple[int, ...]:
+    """Return how many numbers each array of a line has, or () for a line without a name or with other arrays.
+
+    >>> count_numbers("row [1. 2.] -> [0.5]"), count_numbers(" [1. 2.]]")
+    ((2, 1), ())
+    """
+    arrays = [array.split() for array in ARRAY.findall(line)]
+    has_name = re.match(r"\s*\w", line) is not None
+    are_numbers = all(NUMBER.fullmatch(number) for array in arrays for number in array)
+    return tuple(len(array) for array in arrays) if has_name and are_numbers else ()
+
+
+def _align_similar(lines: Sequence[str]) -> list[str]:
+    """Align lines with equally many arrays, which have equally many numbers."""
+    columns = []  # each column: the same text or array of all lines
+    for i, parts in enumerate(zip(*map(ARRAY.split, lines), strict=True)):
+        is_array = i % 2 == 1
+        columns.append(_align_numbers(parts) if is_array else _pad(parts))
+    return ["".join(parts).rstrip() for parts in zip(*columns, strict=True)]
+
+
+def _align_numbers(arrays: Sequence[str]) -> list[str]:
+    """Align the decimal points of the numbers in each column."""
+    columns = []
+    for numbers in zip(*(array.split() for array in arrays), strict=True):
+        parts = [NUMBER.findall(number)[0] for number in numbers]
+        whole = max(len(before) for before, _ in parts)
+        columns.append(_pad([before.rjust(whole) + after for before, after in parts]))
+    return [f"[{' '.join(numbers)}]" for numbers in zip(*columns, strict=True)]
+
+
+def _pad(texts: Sequence[str]) -> list[str]:
+    width = max(len(text) for text in texts)
+    return [text.ljust(width) for text in texts]
+
+
 def choose_bar_width(longest: int, most_matches: int, n_lines: int) -> int:
     """Return the width of a bar, in letters, with which a table fills the width and the height of its area.
 
@@ -132,6 +240,7 @@ def _draw_line(
     bar_width: int,
     hidden: bool,
     below: bool,
+    is_signed: bool,
 ) -> str:
     """Draw one line, with its numbers on squares, or with bars after or below the line."""
     numbers = []
@@ -140,9 +249,9 @@ def _draw_line(
         if hidden:
             numbers.append(draw_gap(len(match[0])))
         else:
-            numbers.append(draw_square(match[0], 0 if bar_width else share))
+            numbers.append(draw_square(match[0], 0 if bar_width else share, is_signed))
         if bar_width:
-            bars.append(draw_gap(bar_width) if hidden else draw_bar(share, bar_width))
+            bars.append(" " * bar_width if hidden else draw_bar(share, bar_width))
     return ("\n" if below else "  ").join([replace_matches(line, matches, numbers), *bars])
 
 
@@ -152,24 +261,55 @@ def enlarge(printed: str) -> str:
     >>> enlarge("1 < 2")
     '<pre style="--letters: 5; --lines: 1">1 &lt; 2</pre>'
     """
-    lines = printed.split("\n")
-    if len(lines) <= 2 and len(printed) > SENTENCE:
-        lines = [part for line in lines for part in textwrap.wrap(line, SENTENCE)]
+    lines = wrap_printed(align_arrays(printed.split("\n")))
     text = html.escape("\n".join(lines))
     return f'<pre style="{measure_lines(lines)}">{text}</pre>'
+
+
+def wrap_printed(lines: Sequence[str]) -> list[str]:
+    """Wrap long sentences. A row of a table stays one line if it fits at the smallest font size.
+
+    A single sentence gets lines of similar length. Otherwise, the continuation of a line is indented.
+
+    >>> wrap_printed(["a  " + "1.0 " * 30]) == ["a  " + "1.0 " * 30]
+    True
+    """
+    if len(lines) == 1 and is_sentence(lines[0]) and len(lines[0]) > SENTENCE:
+        n_lines = math.ceil(len(lines[0]) / SENTENCE)
+        return textwrap.wrap(lines[0], math.ceil(len(lines[0]) / n_lines) + 6)
+    width = SENTENCE if len(lines) <= 2 else LINE_WIDTH  # Few lines have room for larger letters.
+    wrapped = []
+    for line in lines:
+        widest = LINE_WIDTH if is_sentence(line) else TABLE_WIDTH
+        if len(line) <= widest:
+            wrapped.append(line)
+        else:
+            wrapped += textwrap.wrap(line, width, subsequent_indent=read_indent(line) + HANGING)
+    return wrapped
+
+
+def is_sentence(line: str) -> bool:
+    """Return whether a line has no columns, which two spaces separate.
+
+    >>> is_sentence("It is 2."), is_sentence("loss  0.5")
+    (True, False)
+    """
+    return "  " not in line.strip()
+
+
+def read_indent(line: str) -> str:
+    """Return the spaces at the beginning of a line."""
+    return line[: len(line) - len(line.lstrip())]
 
 
 def measure_lines(lines: Sequence[str]) -> str:
     """Return the CSS variables with the number of letters in the longest line and the number of lines.
 
-    A line that is too long for a slide counts as several lines.
-
     >>> measure_lines(["ab", "abc"])
     '--letters: 3; --lines: 2'
     """
-    longest = min(LINE_WIDTH, max(len(line) for line in lines))
-    n_lines = sum(math.ceil(max(1, len(line)) / LINE_WIDTH) for line in lines)
-    return f"--letters: {longest}; --lines: {n_lines}"
+    longest = max(len(line) for line in lines)
+    return f"--letters: {longest}; --lines: {len(lines)}"
 
 
 def narrow_columns(lines: Sequence[str]) -> list[str]:
@@ -238,23 +378,26 @@ def replace_matches(line: str, matches: Sequence[re.Match[str]], parts: Sequence
     return "".join(pieces)
 
 
-def draw_square(text: str, share: float) -> str:
+def draw_square(text: str, share: float, is_signed: bool) -> str:
     """Return a number on a coloured square. A larger magnitude gives a darker square.
 
-    The square is blue, or orange if the number is negative. With a share of 0 there is no square.
+    The colours have the same meaning as in the heat maps: in a signed table, positive numbers are red and
+    negative numbers are blue. In other tables, all squares are purple. With a share of 0 there is no square.
     """
     number = html.escape(text)
     if not share:
         return number
-    colour = mix_with_white(ORANGE if text[0] == "-" else BLUE, share)
-    return f'<b class="square" style="background: {colour}">{number}</b>'
+    largest_colour = PURPLE
+    if is_signed:
+        largest_colour = BLUE if text.startswith("-") else RED
+    return f'<b class="square" style="background: {mix_with_white(largest_colour, share)}">{number}</b>'
 
 
 def mix_with_white(colour: tuple[int, int, int], share: float) -> str:
     """Return a mixture of a colour and white in CSS.
 
     >>> mix_with_white(BLUE, 1), mix_with_white(BLUE, 0)
-    ('#56b4e9', '#ffffff')
+    ('#67a9cf', '#ffffff')
     """
     return "#" + "".join(f"{round(255 + (channel - 255) * share):02x}" for channel in colour)
 

@@ -16,10 +16,10 @@ stage     a shorter text for the slide; in a code cell, formulas below the pictu
 ask       a shorter question
 answer    a shorter answer
 code      the lines of the cell's code that are shown, such as "2-5"
-drawn     how the printed output is drawn: "bars", "squares" or "columns" (see slide_pictures.py)
+drawn     how the printed output is drawn: "bars", "squares", "signed" or "columns" (see slide_pictures.py)
 where     which numbers are drawn, as a regular expression
 row       the columns of a row, as the groups of a regular expression; lines without a match are left out
-head      the names of the columns, such as "logits|loss"
+head      the names of the columns, such as "logits|loss"; without `row`, the names of the drawn numbers
 needs     the command that installs the weights of the cell; without them, its slides are left out
 station   a step of the worked example; the question's slide shows the player at this step
 again     the title of an earlier slide, whose picture or table the question's slide repeats
@@ -72,9 +72,11 @@ SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
 PRINTED = re.compile(r"```text\n(.*?)\n```", flags=re.S)
 SECTION = re.compile(r"^## (\d+\.\d+) ", flags=re.M)
 PANELS = re.compile(r'data-panels="([^"]+)"')
+EMPTY = re.compile(r' data-empty="([^"]*)"')
 MATH = re.compile(
     r"(?P<kept><(?P<tag>script|style|pre|code)\b.*?</(?P=tag)>|</?[a-z][^>]*>)"
-    r"|\$\$(?P<shown>.+?)\$\$|\$(?P<inline>[^$]+)\$",
+    r"|\$\$(?P<shown>.+?)\$\$|(?P<before>\(*)\$(?P<inline>[^$]+)\$(?P<after>[.,:;?!)]*)"
+    r"|(?P<space>(?<=\d) (?=%))",
     flags=re.S,
 )
 
@@ -325,7 +327,11 @@ def cover_pictures(outputs: Sequence[str], visible: str = "") -> list[str]:
     ['<img><i class="cover" style="--left: 0; --right: 100; --top: 0; --bottom: 100"></i>']
     """
     pictures = [part for part in outputs if part.startswith("<i")]  # matches <img> and <iframe>
-    return [picture + "".join(make_covers(picture, str(visible))) for picture in pictures]
+    covered = []
+    for picture in pictures:
+        covers = make_covers(picture, str(visible))
+        covered.append(EMPTY.sub("", picture, count=1) + "".join(covers))
+    return covered
 
 
 def make_covers(picture: str, visible: str) -> Iterator[str]:
@@ -336,14 +342,19 @@ def make_covers(picture: str, visible: str) -> Iterator[str]:
     - "": the whole picture is visible;
     - "30%": the left 30 % of the picture are visible;
     - "2": the first two panels are visible;
-    - "axes": all is visible except the inside of the axes;
-    - "axes 30%": like "axes", but the left 30 % of the inside are visible too.
+    - "axes": the axes are visible, without curves, numbers and legends;
+    - "axes 30%": like "axes", but the left 30 % of the inside are visible too;
+    - "axes 2": like "axes", but the first two panels are visible too.
 
-    A saved picture does not contain the places of its panels. In this case "2" and "axes" cover the whole
-    picture.
+    With "axes", the cover is a picture of the empty axes (see `hide_contents`). A saved picture contains
+    neither the empty axes nor the places of its panels. In this case "2" and "axes" cover the whole picture.
     """
     kind, _, share = visible.partition(" ")
     panels = _read_panels(picture)
+    empty = EMPTY.search(picture)
+    if kind == "axes" and panels and empty:
+        yield _draw_empty_axes(empty[1], _find_visible_boxes(panels, share))
+        return
     boxes: list[tuple[float, ...]] = []  # the edges of the covers in percent: left, right, top, bottom
     if kind.endswith("%"):
         boxes = [(float(kind.strip("%")), 100, 0, 100)]
@@ -360,6 +371,38 @@ def make_covers(picture: str, visible: str) -> Iterator[str]:
     for left, right, top, bottom in boxes:
         where = f"--left: {left:g}; --right: {right:g}; --top: {top:g}; --bottom: {bottom:g}"
         yield f'<i class="cover" style="{where}"></i>'
+
+
+def _find_visible_boxes(panels: Sequence[Sequence[float]], share: str) -> Iterator[tuple[float, ...]]:
+    """Yield the edges of the visible boxes in percent: left, right, top, bottom.
+
+    The share is "30%" for the left 30 % of each panel, "2" for the first two panels, or "" for no panel.
+
+    >>> list(_find_visible_boxes([[1, 5, 45, 10, 90]], "50%"))
+    [(5, 25.0, 10, 90)]
+    """
+    n_visible = int(share) if share.isdecimal() else 0
+    for _, left, right, top, bottom in panels[:n_visible]:
+        yield (left, right, top, bottom)
+    if share.endswith("%"):
+        for _, left, right, top, bottom in panels:
+            yield (left, left + float(share.strip("%")) / 100 * (right - left), top, bottom)
+
+
+def _draw_empty_axes(png: str, visible_boxes: Iterator[tuple[float, ...]]) -> str:
+    """Return a cover with a picture of the empty axes. The cover has a hole at each visible box."""
+    whole = (0.0, 100.0, 0.0, 100.0)
+    corners = []
+    for left, right, top, bottom in (whole, *visible_boxes):
+        box = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
+        corners += [
+            *box,
+            (0.0, 0.0),
+        ]  # Lines to the corner have no area.
+    points = ", ".join(f"{x:g}% {y:g}%" for x, y in corners)
+    where = "--left: 0; --right: 100; --top: 0; --bottom: 100"
+    drawn = f"background-image: url(data:image/png;base64,{png}); clip-path: polygon(evenodd, {points})"
+    return f'<i class="cover" style="{where}; {drawn}"></i>'
 
 
 def _read_panels(picture: str) -> list[list[float]]:
@@ -662,13 +705,21 @@ def read_page_parts() -> dict[str, str]:
 
 
 def convert_formula(match: re.Match[str]) -> str:
-    """Convert a formula to MathML. Code and tags stay unchanged: there, $ does not begin a formula."""
+    """Convert a formula to MathML. Code and tags stay unchanged: there, $ does not begin a formula.
+
+    A line cannot end between a formula and a bracket or punctuation, or before a percent sign.
+    """
     from latex2mathml.converter import convert
 
     if match["kept"]:
         return match["kept"]
+    if match["space"]:
+        return "\u00a0"
     is_displayed = match["shown"] is not None
     tex = html.unescape(match["shown"] if is_displayed else match["inline"])
     tex = re.sub(r"\\(sin|cos|exp|ln|log) +(?=[\w\\])", r"\\\1\\,", tex)  # adds the space in "sin 1"
     tex = re.sub(r"(?<=\w)(?<!\\)(?=\\(?:sin|cos)\b)", r"\\,", tex)  # adds the space in "i sin b"
-    return str(convert(tex, display="block" if is_displayed else "inline"))
+    formula = str(convert(tex, display="block" if is_displayed else "inline"))
+    if match["before"] or match["after"]:
+        return f'<span class="unbroken">{match["before"]}{formula}{match["after"]}</span>'
+    return formula

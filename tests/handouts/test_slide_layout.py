@@ -1,6 +1,7 @@
 """Test how a slide arranges its blocks."""
 
 import base64
+import re
 
 import pytest
 
@@ -14,8 +15,17 @@ from npformer.handouts.slide_layout import (
     name_layout,
     read_ratio,
     split_blocks,
+    wrap_code,
 )
-from npformer.handouts.slide_pictures import Drawing, draw_numbers, enlarge
+from npformer.handouts.slide_pictures import (
+    LINE_WIDTH,
+    TABLE_WIDTH,
+    Drawing,
+    align_arrays,
+    draw_numbers,
+    enlarge,
+    wrap_printed,
+)
 
 HEADER = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (300).to_bytes(4) + (100).to_bytes(4)
 PICTURE = f'<img src="data:image/png;base64,{base64.b64encode(HEADER).decode()}">'
@@ -87,3 +97,75 @@ def test_draw_numbers_columns_leave_other_lines_out():
 
 def test_enlarge_wraps_a_long_sentence():
     assert '--lines: 2"' in enlarge("word " * 12)
+
+
+def test_wrap_printed_keeps_the_rows_of_a_table():
+    row = "a  " + "0.5 " * 30
+    assert LINE_WIDTH < len(row) <= TABLE_WIDTH
+    assert wrap_printed([row]) == [row]
+    assert wrap_printed(["a  0.5", row]) == ["a  0.5", row]
+
+
+@pytest.mark.parametrize("line", ["  row  " + "0.5 " * 40, "  " + "word " * 20])
+def test_wrap_printed_indents_the_continuation(line):
+    first, *others = wrap_printed(["a  1", "b  2", line])[2:]
+    assert first.startswith("  ") and not first.startswith("   ")
+    assert others and all(other.startswith("      ") and other[6] != " " for other in others)
+
+
+def test_wrap_code_moves_a_comment_above_its_line():
+    code, comment = "    x = f(a)", "# " + "c" * 70
+    assert wrap_code([f"{code}  {comment}"]) == [f"    {comment}", code]
+    assert wrap_code([f"{code}  # c"]) == [f"{code}  # c"]
+
+
+def test_wrap_code_breaks_outside_brackets():
+    called = "aaaaaaaaaaaaaaaa(bbbbbbbb, cccccccc, dddddddd)"
+    line = f"    x = {called} if {called} else 0"
+    assert wrap_code([line]) == [f"    x = {called}", f"            if {called} else 0"]
+    endless = "x" * (LINE_WIDTH + 1)
+    assert wrap_code([endless]) == [endless]
+
+
+def test_align_arrays_aligns_the_decimal_points():
+    lines = ["z [-3.  1.]", "GELU [-0.004 0.8]", "ids [1 2 3]", "[[ 0. 1.]", " [10. 2.]]", "a [x]", "b [y]"]
+    aligned = align_arrays(lines)
+    assert aligned == ["z    [-3.    1. ]", "GELU [-0.004 0.8]", *lines[2:]]
+
+
+def test_align_arrays_aligns_the_text_between_arrays():
+    assert align_arrays(["row [1.] -> [2.]", "row x 10 [10.] -> [2.]"]) == [
+        "row      [ 1.] -> [2.]",
+        "row x 10 [10.] -> [2.]",
+    ]
+
+
+def read_text_of_lines(drawn):
+    return [re.sub("<[^>]*>", "", line).rstrip() for line in drawn.split("\n")]
+
+
+def test_draw_numbers_names_the_columns_of_bars():
+    printed = "seed   first   second\n   0     1.5      2.5\n   1     2.0      1.0"
+    bars = Drawing("bars", where=r"\d\.\d")
+    head, row, _ = read_text_of_lines(draw_numbers(printed, bars))
+    assert head.split() == ["seed", "first", "second", "first", "second"] and row.split() == [
+        "0",
+        "1.5",
+        "2.5",
+    ]
+    asked, *_ = read_text_of_lines(draw_numbers(printed, bars, hidden=True))
+    assert asked.split() == ["seed", "first", "second"]
+
+
+def test_draw_numbers_head_names_the_numbers():
+    printed = "seed 0   1.5   2.5\nseed 1   2.0   1.0"
+    bars = Drawing("bars", where=r"\d\.\d", head="loss|later loss")
+    head, row, _ = read_text_of_lines(draw_numbers(printed, bars))
+    assert re.split("  +", head.strip()) == ["loss", "later loss", "loss", "later loss"]
+    assert head.index("loss") + len("loss") == row.index("1.5") + len("1.5")
+
+
+@pytest.mark.parametrize("head", ["so", "all of them, with one name"])
+def test_draw_numbers_columns_without_a_name_have_none(head):
+    drawn = draw_numbers(f"{head}\nseed 0   1.5   2.5", Drawing("bars", where=r"\d\.\d"))
+    assert read_text_of_lines(drawn)[0] == head

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 from npformer import cli
@@ -17,7 +18,8 @@ from npformer.handouts.lesson_copies import get_source
 from npformer.handouts.slide_pictures import (
     BLUE,
     LETTER,
-    ORANGE,
+    PURPLE,
+    RED,
     choose_bar_width,
     enlarge,
     mix_with_white,
@@ -29,6 +31,7 @@ from npformer.handouts.slides import (
     make_slides,
 )
 from npformer.lessons.plan import Guess, Plan, Question, read_plan
+from npformer.lessons.plots.colours import SIGNED_MAP, WEIGHT_MAP
 from npformer.player.player_page import play
 
 PICTURE = '<img alt="a line" width="3" src="data:image/png;base64,iVBO">'
@@ -294,7 +297,7 @@ def test_make_slides_question_shows_the_table_with_gaps():
     (reply,) = after.then
     assert reply.startswith(slides.ANSWERED) and "print(x)" in after.notes
     assert "fair coin" in before.text and not re.search(r">[^<]*\d", before.text.partition(">")[2])
-    assert before.text.count('class="box"') == 4 and before.then[0].endswith("**Predict.** Which?")
+    assert before.text.count('class="box"') == 2 and before.then[0].endswith("**Predict.** Which?")
 
     answer["outputs"] = [*answer["outputs"], make_html_output(PICTURE)]  # a picture replaces the table
     before, *_ = make_slides(make_notebook(asked, answer), Plan({}), {})
@@ -329,6 +332,29 @@ def test_cover_pictures_without_panels_covers_everything(visible):
     assert part.count("--left: 0; --right: 100;") == (1 if needs_panels else 0)
 
 
+HOLES = {  # {the visible part: the corners of the holes in the cover, in percent}
+    "axes": [],
+    "axes 50%": [(5, 25, 10, 90), (55, 75, 10, 80)],
+    "axes 1": [(5, 45, 10, 90)],
+}
+
+
+@pytest.mark.parametrize(("visible", "holes"), HOLES.items(), ids=HOLES)
+def test_cover_pictures_shows_the_empty_axes(visible, holes):
+    (part,) = slides.cover_pictures([PANELLED.replace(" src", ' data-empty="iVBOR/8=" src')], visible)
+    assert part.startswith(PANELLED) and part.count("<i ") == part.count("base64,iVBOR/8=") == 1
+    (points,) = re.findall(r"polygon\(evenodd, (.*?)\)", part)
+    corners = [tuple(float(number.strip("%")) for number in point.split()) for point in points.split(", ")]
+    whole, *found = [corners[i : i + 5] for i in range(0, len(corners), 6)]
+    assert whole == [(0, 0), (100, 0), (100, 100), (0, 100), (0, 0)]
+    assert [(box[0][0], box[1][0], box[0][1], box[2][1]) for box in found] == holes
+
+
+def test_cover_pictures_leaves_unused_axes_out():
+    (part,) = slides.cover_pictures([PANELLED.replace(" src", ' data-empty="iVBOR/8=" src')], "1")
+    assert part.startswith(PANELLED) and "iVBOR" not in part
+
+
 def make_printed_slide(text, **entries):
     """Return the only slide of a cell that prints a text; `entries` are added to the metadata of the cell."""
     cell = make_code_cell("x", make_printed_output(text))
@@ -341,16 +367,44 @@ def test_make_code_slides_squares_share_one_scale():
     assert "```python\nx\n```" in slide.text
     squares = re.findall(r'<b class="square" style="background: (.+?)">(.+?)</b>', slide.then[0])
     assert squares == [
-        (mix_with_white(BLUE, 0.5), "2."),
-        (mix_with_white(ORANGE, 0.25), "-1."),
-        (mix_with_white(BLUE, 0.125), "0.5"),
-        (mix_with_white(BLUE, 1), "4."),
+        (mix_with_white(RED, 0.5), "2."),
+        (mix_with_white(BLUE, 0.25), "-1."),
+        (mix_with_white(RED, 0.125), "0.5"),
+        (mix_with_white(RED, 1), "4."),
     ]
+
+
+@pytest.mark.parametrize(
+    ("colour", "name", "share"), [(RED, SIGNED_MAP, 0.8), (BLUE, SIGNED_MAP, 0.2), (PURPLE, WEIGHT_MAP, 0.6)]
+)
+def test_squares_have_the_hues_of_the_heat_maps(colour, name, share):
+    """The letters on the darkest square have a contrast of at least 4.5."""
+    colormaps = pytest.importorskip("matplotlib").colormaps
+    colors = pytest.importorskip("matplotlib.colors")
+    hue, *_ = colors.rgb_to_hsv(np.array(colour) / 255)
+    expected, *_ = colors.rgb_to_hsv(colormaps[name](share)[:3])
+    assert abs((hue - expected + 0.5) % 1 - 0.5) < 0.05
+    assert compute_contrast(colour, (0x1A, 0x1A, 0x1A)) > 4.5
+
+
+def compute_contrast(colour, other):
+    """Return the contrast of two colours by the rule of WCAG 2."""
+    lightness = []
+    for channels in (colour, other):
+        shares = np.array(channels) / 255
+        linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+        lightness.append(linear @ [0.2126, 0.7152, 0.0722] + 0.05)
+    return max(lightness) / min(lightness)
+
+
+def test_squares_without_a_sign_are_purple():
+    assert mix_with_white(PURPLE, 1) in make_printed_slide("[0.5 4.]", drawn="squares").text
+    assert mix_with_white(RED, 1) in make_printed_slide("[0.5 4.]", drawn="signed").text
 
 
 def test_make_code_slides_words_are_marked():
     slide = make_printed_slide("y <pass>, z fail", drawn="squares", where="fail|pass")
-    assert slide.text.count(f"background: {mix_with_white(BLUE, 1)}") == 2 and "&lt;<b" in slide.text
+    assert slide.text.count(f"background: {mix_with_white(PURPLE, 1)}") == 2 and "&lt;<b" in slide.text
 
 
 def test_make_code_slides_bars_of_zeros_are_empty():
@@ -404,6 +458,14 @@ def test_slides_without_weights_are_left_out(command):
     exit_code, err, pages = command(lesson)
     assert exit_code == 0 and "Seven" in pages["01_a.html"] and "Which?" not in pages["01_a.html"]
     assert "To get them: get weights. Left out: Which?; It is." in err
+
+
+def test_convert_formula_keeps_punctuation_on_the_same_line():
+    text = "So ($a$), $b$ holds in 32 % of <code>9 %</code>."
+    page = slides.MATH.sub(slides.convert_formula, text)
+    before, kept, after = re.split('<span class="unbroken">(.*?)</span>', page)
+    assert before == "So " and re.fullmatch(r"\(<math.*</math>\),", kept)
+    assert after.startswith(" <math") and after.endswith(" holds in 32\u00a0% of <code>9 %</code>.")
 
 
 MOST_WORDS, MOST_LINES = 40, 8  # the largest numbers of words and of code lines on a slide

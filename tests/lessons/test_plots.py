@@ -248,7 +248,10 @@ def test_picture_for_slides_has_twice_the_pixels(displayed, monkeypatch):
     drawn = DRAWN["curves"]()
     plots.picture(drawn)
     expected_height = pytest.approx(200 * drawn.get_figheight(), abs=1)
-    assert struct.unpack(">2I", displayed[0].png[16:24]) == (1880, expected_height)
+    for png in (displayed[0].png, displayed[0].empty):
+        assert struct.unpack(">2I", png[16:24]) == (1880, expected_height)
+    assert displayed[0].empty != displayed[0].png
+    assert bundle_of(displayed[0])["text/html"].count("data-empty=") == 1
 
 
 @pytest.mark.parametrize("name", ["curves", "heat_maps", "accuracy"])
@@ -264,6 +267,39 @@ def test_panels_of_gives_the_positions_of_panels(name, monkeypatch):
         red = np.argwhere((pixels == (1, 0, 0)).all(axis=-1)) / pixels.shape[:2] * 100
         (top, left), (bottom, right) = red.min(0), red.max(0)
         assert box == pytest.approx([left, right, top, bottom], abs=0.4) and outside <= box[0]
+
+
+@pytest.mark.parametrize("name", ["curves", "heat_maps", "attention_heads"])
+def test_hide_contents_leaves_grey_axes(name, monkeypatch):
+    """Outside the axes, nothing moves. Inside, only grey lines remain."""
+    monkeypatch.setenv(style.STAGE, "")
+    drawn = DRAWN[name]()
+    style.fill_stage(drawn)
+    before = imread(io.BytesIO(plots.encoded(drawn)))[:, :, :3]
+    panels = style.panels_of(drawn).split()[: len(drawn.axes) - (name == "heat_maps")]
+    style.hide_contents(drawn)
+    after = imread(io.BytesIO(plots.encoded(drawn)))[:, :, :3]
+    height, width, _ = before.shape
+    for panel in panels:
+        _, left, right, top, bottom = (float(number) / 100 for number in panel.split(","))
+        inside = np.s_[int(top * height) : int(bottom * height), int(left * width) : int(right * width)]
+        assert np.ptp(before[inside], axis=-1).max() > 0.1 and np.ptp(after[inside], axis=-1).max() == 0
+        assert after[inside].min() < 1  # the grid or the frame
+        before[inside] = after[inside] = 0
+    assert name == "heat_maps" or (before != after).mean() < 0.01  # a colour bar loses its numbers
+
+
+def test_hide_contents_hides_legends_and_numbers_of_a_colour_bar():
+    drawn = Figure(layout="constrained")
+    left, right = drawn.subplots(1, 2)
+    left.plot([0, 1], label="loss")
+    left.legend()
+    bar = drawn.colorbar(right.imshow(np.eye(2)))
+    plots.encoded(drawn)
+    style.hide_contents(drawn)
+    plots.encoded(drawn)
+    assert not left.get_legend().get_visible() and not left.lines[0].get_visible()
+    assert not any(tick.label2.get_visible() for tick in bar.ax.yaxis.get_major_ticks())
 
 
 # --- every picture shows all numbers and words in its arguments -----------------------------------

@@ -1,12 +1,12 @@
 // Print the slides: at the address with ?print-pdf, each state of each slide is a page. Ctrl + P goes there.
 
-// Load each player, without its results where a question is asked, and wait until it is drawn.
+// Load each player, without its results and live pictures next to a question, and wait until it is drawn.
 function loadPlayer(frame) {
   const asks = frame.closest("section").querySelector(".fragment");
   const loaded = new Promise(resolve => frame.addEventListener("load", resolve, { once: true }));
   frame.srcdoc = pages[frame.dataset.page].replace('"at":""', () => `"at":"${frame.dataset.at}"`);
   return loaded.then(() => {
-    if (asks) frame.contentDocument.querySelector("[aria-keyshortcuts=h]").click();
+    if (asks) hideResults(frame);
   });
 }
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
-from npformer.lessons.plots.colours import INK
+from npformer.lessons.plots.colours import FAINT, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -170,6 +170,29 @@ def panels_of(figure: "Figure") -> str:
     return " ".join(panels)
 
 
+def hide_contents(figure: "Figure") -> None:
+    """Hide the curves, bars, squares, texts and legends inside the axes of a figure that was drawn.
+
+    The axes keep their places, titles, labels and ticks, and get a grid. A colour bar loses its numbers. A
+    slide with a question shows this version.
+    """
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        if axes.get_label() == "<colorbar>":
+            axes.tick_params(which="both", length=0, labelright=False)
+            continue
+        has_squares = len(axes.images) > 0
+        for artists in (axes.lines, axes.patches, axes.collections, axes.images, axes.texts):
+            for artist in artists:
+                artist.set_visible(False)
+        legend = axes.get_legend()
+        if legend:
+            legend.set_visible(False)
+        if has_squares:
+            axes.spines[:].set_visible(True)
+        axes.grid(which="minor" if has_squares else "major", color=FAINT, linewidth=1.5)
+
+
 MOST_PIXELS = 640  # the maximum height of a picture in a notebook, so that one screen shows picture and code
 
 
@@ -185,6 +208,7 @@ class Picture(NamedTuple):
     alt: str
     panels: str = ""  # the result of `panels_of`, in a picture for slides
     caption: str = ""  # the result of `caption_of`, or "" for a picture without a number
+    empty: bytes = b""  # the same picture after `hide_contents`, in a picture for slides
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         import base64
@@ -192,8 +216,11 @@ class Picture(NamedTuple):
 
         data = base64.b64encode(self.png).decode()
         source = f'src="data:image/png;base64,{data}"'
-        panels = f' data-panels="{self.panels}"' if self.panels else ""
-        image = f'<img alt="{html.escape(self.alt)}" width="{self.width}"{panels} {source}>'
+        for_slides = ""
+        if self.panels:
+            empty = base64.b64encode(self.empty).decode()
+            for_slides = f' data-panels="{self.panels}" data-empty="{empty}"'
+        image = f'<img alt="{html.escape(self.alt)}" width="{self.width}"{for_slides} {source}>'
         if not self.caption:
             return {"text/html": image, "text/plain": repr(self)}
         # Not <figure>: JupyterLab removes the style of an untrusted notebook, and a figure has wide margins.
@@ -281,7 +308,9 @@ def picture(figure: "Figure", alt: str | None = None, *, number: str | None = No
         raise ValueError("picture: the figure has no description; expected describe(figure, text) or alt=")
     png = encoded(figure)
     if is_for_slides():
-        shown = Picture(png, text, panels_of(figure))
+        panels = panels_of(figure)
+        hide_contents(figure)
+        shown = Picture(png, text, panels, empty=encoded(figure))
     else:
         shown = Picture(png, text, caption=caption)
     display(shown)  # type: ignore[no-untyped-call]
