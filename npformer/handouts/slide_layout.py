@@ -253,11 +253,17 @@ def count_lines(block: Block) -> int:
 
 
 def wrap_block(block: Block, words_size: int, click: int | None = None) -> tuple[str, str]:
-    """Return the HTML before and after a block. `click` is the number of the click that shows the block."""
+    """Return the HTML before and after a block. `click` is the number of the click that shows the block.
+
+    A table with gaps gets the class "gaps". The output of the slide's code takes its place.
+    """
     style = f"--size: {words_size}px" if block.kind == "words" else block.style
-    before = f'<div class="block {block.kind}" style="{style}">'
+    classes = f"block {block.kind}"
+    if '<b class="box">' in block.text:
+        classes += " gaps"
+    before = f'<div class="{classes}" style="{style}">'
     if click is not None:
-        before = f'<div class="block {block.kind} fragment" data-fragment-index="{click}" style="{style}">'
+        before = f'<div class="{classes} fragment" data-fragment-index="{click}" style="{style}">'
     if block.kind == "picture":
         return f'{before}<div class="picture-box">', "</div></div>"
     return before, "</div>"

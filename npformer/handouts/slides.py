@@ -25,7 +25,8 @@ station   a step of the worked example; the question's slide shows the player at
 again     the title of an earlier slide, whose picture or table the question's slide repeats
 cover     the part of the answer's picture that is visible before the answer is shown (see `make_covers`)
 ahead     like `cover`, but the question's slide shows the result of the next code slide in advance;
-          with "table", the result is a table with gaps
+          with "table", the result is a table with gaps. The output of a code cell on the question's
+          own slide (a fragment) replaces this table
 
 The lesson is run again for the slides, because the letters in a saved picture are too small for a large room.
 In this run, a figure is smaller than in the lesson, so its letters are larger on the slide (see plots.style).
@@ -282,9 +283,10 @@ def _is_slide(cell: dict[str, Any], cell_type: str) -> bool:
 
 
 def _find_next_code(cells: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the first code cell that has its own slide, or None."""
+    """Return the first code cell that the slides show, or None."""
     for cell in cells:
-        if _is_slide(cell, "code"):
+        is_shown = _slide_type(cell) in ("slide", "fragment")
+        if is_shown and cell["cell_type"] == "code":
             return cell
     return None
 

@@ -304,6 +304,20 @@ def test_make_slides_question_shows_the_table_with_gaps():
     assert before.text.endswith(slides.cover_pictures([PICTURE], "0%")[0])  # a cover hides the whole picture
 
 
+def test_make_slides_output_replaces_the_table_with_gaps():
+    asked = put_on_slide(make_text_cell("**Predict.** Which?", predict="1.1a"), title="Which?", ahead="table")
+    printed = make_code_cell("print(x)", make_printed_output(TABLE), reveal="1.1a")
+    fragment = put_on_slide(printed, "fragment", drawn="bars")
+    (slide,) = make_slides(make_notebook(asked, fragment), Plan({}), {})
+    question, output, answer = slide.then
+    assert slide.text.count('class="box"') == 4 and output.count('class="bar"') == 2
+    assert question.startswith(slides.ASKED.format("1.1a")) and answer.startswith(slides.ANSWERED)
+    befores = [cell.metadata.before for cell in slides.make_cells(slide)]
+    tables = [before for before in befores if "block table" in before]
+    assert ["gaps" in before for before in tables] == [True, False]  # the style sheet hides the first one
+    assert ["fragment" in before for before in tables] == [False, True]
+
+
 PANELLED = PICTURE.replace(" src", ' data-panels="1.0,5.0,45.0,10.0,90.0 50.0,55.0,95.0,10.0,80.0" src')
 COVERED = {  # {the visible part: the left, right, top and bottom of each cover in percent}
     "1": [(50, 100, 0, 100)],

@@ -188,7 +188,7 @@ def matrices(
     named: Mapping[str, Array],
     *,
     across: int = 3,
-    row_labels: Sequence[str] | None = None,
+    row_labels: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
     column_labels: Sequence[str] | None = None,
     decimals: int = 2,
     signed: bool = True,
@@ -201,8 +201,9 @@ def matrices(
         The matrices by their titles.
     across : int
         The number of matrices in a row.
-    row_labels : sequence of str, optional
-        The labels at the left of each row of matrices.
+    row_labels : sequence of str, or mapping of sequences of str, optional
+        The labels at the left of each row of matrices. A mapping gives the labels of single matrices by their
+        titles; a matrix without an entry has no labels.
     column_labels : sequence of str, optional
         The labels under each matrix; numbers from 0 if omitted.
     decimals : int
@@ -222,23 +223,23 @@ def matrices(
     most_rows = max(np.shape(values)[0] for values in named.values())
     most_columns = max(np.shape(values)[1] for values in named.values())
     across = min(across, len(named))
-    width = across * (0.78 * most_columns + 0.55) + 1
+    room_for_labels = len(row_labels) if isinstance(row_labels, Mapping) else 1  # inches
+    width = across * (0.78 * most_columns + 0.55) + room_for_labels
     height = math.ceil(len(named) / across) * (0.62 * most_rows + 1.2)
     figure, panels = make_panels(named, width, height, across, loc="left")
     gap = 0.04 if is_for_slides() else 0.12  # inches between the panels
     figure.set_layout_engine("constrained", w_pad=gap, h_pad=gap)
-    for i, (axes, values) in enumerate(panels):
+    descriptions = []
+    for i, ((title, values), (axes, _)) in enumerate(zip(named.items(), panels, strict=True)):
         draw_numbered(axes, values, largest_of(named.values()), decimals, signed, size=15)
-        is_at_the_left = i % across == 0
-        no_labels = [""] * len(values)
-        rows = row_labels if row_labels and is_at_the_left else no_labels
-        name_cells(axes, rows, column_labels or range(np.shape(values)[1]))
-
-    def describe_panel(values: Array) -> str:
-        has_row_labels = row_labels is not None and len(row_labels) == len(values)
-        return table_in_words(values, decimals, row_labels if has_row_labels else None)
-
-    return describe(figure, panels_in_words(named, describe_panel))
+        if isinstance(row_labels, Mapping):
+            rows = drawn_rows = row_labels.get(title)
+        else:
+            rows = row_labels if row_labels and len(row_labels) == len(values) else None
+            drawn_rows = row_labels if i % across == 0 else None
+        name_cells(axes, drawn_rows or [""] * len(values), column_labels or range(np.shape(values)[1]))
+        descriptions.append(sentence(title, table_in_words(values, decimals, rows)))
+    return describe(figure, ". ".join(descriptions))
 
 
 @in_style
