@@ -176,7 +176,7 @@ def _ranks_in_words(x: Array, lines: Mapping[str, Array]) -> str:
 
 
 SCHEMES = {  # the style of each position scheme: colour, marker and dashes
-    "no positions": (MEANING, "v:"),
+    "no positions": (MEANING, "v-"),
     "sinusoidal": (POSITION, "o-"),
     "learned": ("#CC79A7", "s--"),
     "RoPE": ("#56B4E9", "^-."),
@@ -220,7 +220,7 @@ def accuracy(
     width = 10 if len(panels) == 1 else 13
     figure, axes_and_lines = make_panels(panels, width, 3.8, sharey=True)
     for axes, lines in axes_and_lines:
-        axes.axhline(100 * chance, color=INK, linewidth=1.5, zorder=1)
+        axes.axhline(100 * chance, color=INK, linewidth=1.5, linestyle="--", zorder=1)
         for scheme, runs in lines.items():
             _draw_runs(axes, x, 100 * np.asarray(runs), scheme)
         axes.set_xlabel(x_label)
