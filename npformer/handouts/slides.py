@@ -20,6 +20,8 @@ drawn     how the printed output is drawn: "bars", "squares", "signed" or "colum
 where     which numbers are drawn, as a regular expression
 row       the columns of a row, as the groups of a regular expression; lines without a match are left out
 head      the names of the columns, such as "logits|loss"; without `row`, the names of the drawn numbers
+saved     whether the slide shows the saved output of the cell, because the text describes a measured time
+instead   a table that replaces the printed output, such as one with the results of another library
 needs     the command that installs the weights of the cell; without them, its slides are left out
 station   a step of the worked example; the question's slide shows the player at this step
 again     the title of an earlier slide, whose picture or table the question's slide repeats
@@ -127,7 +129,7 @@ def save_slides(
     page_parts = read_page_parts()  # comes first, because it raises an error if a package is missing
     notebook = json.loads(file.read_text(encoding="utf-8"))
     try:
-        notebook = run_for_slides(notebook, file.name)
+        notebook = keep_saved_outputs(run_for_slides(notebook, file.name), notebook)
     except LessonFails as error:
         has_outputs = any(cell.get("outputs") for cell in notebook["cells"])
         if not has_outputs:
@@ -213,6 +215,19 @@ def _explain_failure(name: str, started: Sequence[dict[str, Any]], reason: str) 
     where = f"{name} does not run here: its code cell {len(started)}, which begins with `{first_line}`, fails"
     advice = "To see all of it, run the lesson in JupyterLab; npformer lessons writes a copy"
     return LessonFails(f"{where}. {' '.join(reason.split())}. {advice}.")
+
+
+def keep_saved_outputs(run: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
+    """Return the notebook that was run, but with the saved outputs of the cells with the entry "saved".
+
+    On a busy machine, a new measurement could contradict the text of a slide. A student's copy has no saved
+    outputs, so its slides show the new ones.
+    """
+    cells = []
+    for cell, saved_cell in zip(run["cells"], saved["cells"], strict=True):
+        is_kept = get_entry(cell, "saved") and bool(saved_cell.get("outputs"))
+        cells.append(saved_cell if is_kept else cell)
+    return {**run, "cells": cells}
 
 
 # --- from cells to slides -----------------------------------------------------------------------
@@ -531,6 +546,9 @@ def add_fragment(slide: Slide, cell: dict[str, Any]) -> Slide:
 
 def list_outputs(cell: dict[str, Any], hidden: bool = False) -> list[str]:
     """Return the outputs of a cell. If the metadata say so, draw printed output, with gaps if `hidden`."""
+    table = get_entry(cell, "instead")
+    if table:
+        return [draw_printed(f"```text\n{table}\n```", cell, hidden)]
     outputs = []
     for output in cell["outputs"]:
         for part in format_output(output):

@@ -426,6 +426,24 @@ def test_make_code_slides_bars_of_zeros_are_empty():
     assert slide.text.count("width: 0.00em") == 2
 
 
+def test_make_code_slides_shows_a_table_instead_of_the_output():
+    slide = make_printed_slide("on numpy", drawn="squares", where="fails", instead="a  works\nb  fails")
+    assert "on numpy" not in slide.text and "a  works\nb  <b" in slide.text
+
+
+def test_slides_keep_the_saved_output_of_a_measurement(command):
+    """The copy of a student has no saved outputs, so its slides show the new ones."""
+    lesson = make_runnable_notebook("6 * 7", "6 * 8", saved=[make_printed_output("the saved time")])
+    lesson["cells"][1]["metadata"]["npformer"]["saved"] = True
+    _, _, pages = command(lesson)
+    assert "the saved time" in pages["01_a.html"] and "42" not in pages["01_a.html"]
+    assert "48" in pages["01_a.html"]
+    for cell in lesson["cells"][1:]:
+        cell["outputs"] = []
+    _, _, pages = command(lesson)
+    assert "42" in pages["01_a.html"]
+
+
 def test_make_code_slides_enlarges_text_without_numbers():
     slide = make_printed_slide("no number", drawn="bars")
     assert slide.text.endswith(enlarge("no number")) and slide.then == ()

@@ -441,6 +441,31 @@ def test_heat_map_scales_of_zeros_and_weights():
     assert looks == [((-1, 1), colours.SIGNED_MAP), ((0, 0.5), colours.WEIGHT_MAP)]
 
 
+def test_heat_maps_scale_of_weights_starts_at_zero():
+    drawn = plots.heat_maps({"a": np.eye(2) / 4, "b": np.eye(2)}, signed=False)
+    images = [image for axes in drawn.axes for image in axes.get_images()]
+    assert [(image.get_clim(), image.get_cmap().name) for image in images] == 2 * [
+        ((0, 1), colours.WEIGHT_MAP)
+    ]
+
+
+def test_curves_mark_and_shared_legend():
+    panels = {title: {"y": np.arange(4), "z": np.ones(4)} for title in ("left", "right")}
+    drawn = plots.curves(np.arange(4), panels, x_label="x", mark=(2, "here"), shared_legend=True)
+    (legend,) = drawn.legends
+    assert written(legend.get_texts()) == ["y", "z"]
+    for axes in drawn.axes:
+        assert axes.get_legend() is None
+        assert axes.get_lines()[-1].get_xdata() == [2, 2] and "here" in axes.texts[0].get_text()
+    assert drawn.get_label().endswith("; here at 2")
+    alone = plots.curves(np.arange(4), panels, x_label="x", mark=(2, "here"))
+    assert not alone.legends and all(axes.get_legend() for axes in alone.axes)
+
+
+def test_next_token_axis_has_three_ticks():
+    assert written(figure("next_token").axes[0].get_xticklabels()) == ["0", "0.5", "1"]
+
+
 def test_themes_labels_are_centred():
     assert figure("themes").axes[0].get_xticks().tolist() == [0.5, 2]
 

@@ -27,7 +27,13 @@ COMPARED = ((INK, "o-"), ("#CC79A7", "s--"), ("#56B4E9", "^:"))  # (colour, mark
 
 @in_style
 def curves(
-    x: Array, panels: Mapping[str, Mapping[str, Array]], *, x_label: str, y_label: str = ""
+    x: Array,
+    panels: Mapping[str, Mapping[str, Array]],
+    *,
+    x_label: str,
+    y_label: str = "",
+    mark: tuple[float, str] | None = None,
+    shared_legend: bool = False,
 ) -> "Figure":
     """Draw lines over a common x axis, at most three in a panel.
 
@@ -38,6 +44,10 @@ def curves(
         The panels by their titles. A panel maps the label of a line to its y values.
     x_label : str
     y_label : str
+    mark : tuple of a float and a str, optional
+        An x value to mark with a vertical line, and the text next to the line.
+    shared_legend : bool
+        Whether one legend below the panels replaces the legends inside the panels.
 
     Returns
     -------
@@ -56,10 +66,19 @@ def curves(
             axes.plot(x, line.values, dashes, color=line.colour, label=line.label)
         axes.set_xlabel(x_label)
         axes.grid(color=FAINT)
-        axes.legend()
+        if mark:
+            place, name = mark
+            axes.axvline(place, color=INK, linewidth=2, linestyle="dashed")
+            axes.text(place, 0.95, f" {name}", transform=axes.get_xaxis_transform())
+        if not shared_legend:
+            axes.legend(loc="lower left" if mark else "best")
+    if shared_legend:
+        legend_outside(figure)
     figure.axes[0].set_ylabel(y_label)
-    text = panels_in_words(panels, lambda lines: lines_in_words(x, lines))
-    return describe(figure, sentence(y_label, text))
+    texts = [panels_in_words(panels, lambda lines: lines_in_words(x, lines))]
+    if mark:
+        texts.append(f"{mark[1]} at {format_value(mark[0])}")
+    return describe(figure, sentence(y_label, *texts))
 
 
 class StyledLine(NamedTuple):

@@ -70,9 +70,13 @@ def heat_map(
 
 @in_style
 def heat_maps(
-    tables: Mapping[str, Array], *, x_label: str = "column", y_label: str = "position p (in tokens)"
+    tables: Mapping[str, Array],
+    *,
+    x_label: str = "column",
+    y_label: str = "position p (in tokens)",
+    signed: bool = True,
 ) -> "Figure":
-    """Draw tables next to each other as signed colours on one scale.
+    """Draw tables next to each other as colours on one scale.
 
     Parameters
     ----------
@@ -80,6 +84,8 @@ def heat_maps(
         The tables by their titles.
     x_label : str
     y_label : str
+    signed : bool
+        Whether the colour scale is centred at zero; otherwise it starts at zero.
 
     Returns
     -------
@@ -92,7 +98,7 @@ def heat_maps(
     """
     figure, panels = make_panels(tables, 3.6 * len(tables) + 1.4, 4.8, sharey=True)
     for axes, table in panels:
-        image = draw_colours(axes, table, largest_of(tables.values()), interpolation="nearest")
+        image = draw_colours(axes, table, largest_of(tables.values()), signed, interpolation="nearest")
         axes.set_xlabel(x_label)
     figure.axes[0].set_ylabel(y_label)
     figure.colorbar(image, ax=figure.axes, label="value", pad=0.02)
