@@ -310,7 +310,7 @@ def test_make_slides_output_replaces_the_table_with_gaps():
     fragment = put_on_slide(printed, "fragment", drawn="bars")
     (slide,) = make_slides(make_notebook(asked, fragment), Plan({}), {})
     question, output, answer = slide.then
-    assert slide.text.count('class="box"') == 4 and output.count('class="bar"') == 2
+    assert slide.text.count('class="box"') == 2 and output.count('class="bar"') == 2
     assert question.startswith(slides.ASKED.format("1.1a")) and answer.startswith(slides.ANSWERED)
     befores = [cell.metadata.before for cell in slides.make_cells(slide)]
     tables = [before for before in befores if "block table" in before]
