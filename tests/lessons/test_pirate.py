@@ -90,7 +90,7 @@ def test_stored_pirate_speaks_and_is_mostly_wrong(name):
 
 
 def test_opening_alone_makes_answers_wrong():
-    """The control: the model before the training, with the first words of a pirate."""
+    """This control has no training: every answer begins with the given words "Arr, it be"."""
     runs = RESULTS["before, with the opening"]
     assert all(answer.startswith("Arr, it be") for answer in runs[0]["answers"].values())
     assert correct("before, with the opening") == [5]
@@ -98,7 +98,7 @@ def test_opening_alone_makes_answers_wrong():
 
 
 def test_stored_pirate_kept_most_capitals():
-    """No example contains their names."""
+    """The trained model still knows most capitals, though no training example contains their names."""
     found = {}
     for question in ("Italy", "Japan", "Spain"):
         (key,) = [q for q in pirate.QUESTIONS if question in q]
