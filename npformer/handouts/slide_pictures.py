@@ -40,9 +40,7 @@ RED, BLUE, PURPLE = (0xEF, 0x8A, 0x62), (0x67, 0xA9, 0xCF), (0x9E, 0x9A, 0xC8)
 class Drawing(NamedTuple):
     """How printed output is drawn."""
 
-    kind: (
-        str  # "bars", "squares", "signed" (squares of a table that could have negative numbers) or "columns"
-    )
+    kind: str  # "bars", "squares", "columns", or "signed": squares of numbers that could be negative
     where: str = ""  # a regular expression for the numbers to draw, or "" for the default in `PATTERNS`
     row: str = ""  # a regular expression whose groups are the columns of a row
     head: str = ""  # the names of the columns, separated by "|"; without `row`, of the drawn numbers
@@ -75,36 +73,50 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     matches = [list(pattern.finditer(line)) for line in lines]
     if not any(matches):
         return enlarge("\n".join(lines))
-    most_matches = max(len(row) for row in matches)
     if drawing.head and not drawing.row:
         lines.insert(0, name_numbers(drawing.head.split("|"), max(matches, key=len)))
         matches.insert(0, [])
     longest = max(len(line) for line in lines)
-    n_lines = len(lines)
-    bar_width = 0
-    below = False
-    names: list[str] = []
-    if drawing.kind == "bars":
-        below = most_matches == 1 and longest > LINE_WIDTH // 2 and n_lines <= MOST_LINES_WITH_BARS_BELOW
-        names = find_names(lines, matches)
-        bar_width = longest if below else choose_bar_width(longest, most_matches, n_lines)
-        bar_width = max(bar_width, *map(len, names), 0)
+    bars = _place_bars(lines, matches) if drawing.kind == "bars" else Bars()
     is_signed = drawing.kind == "signed" or any(match[0].startswith("-") for row in matches for match in row)
     rows = [
-        _draw_line(line.ljust(longest), line_matches, line_shares, bar_width, hidden, below, is_signed)
+        _draw_line(line.ljust(longest), line_matches, line_shares, bars.width, hidden, bars.below, is_signed)
         for line, line_matches, line_shares in zip(lines, matches, compute_shares(matches), strict=True)
     ]
-    if names and not hidden:
-        rows[_find_first_row(matches) - 1] += "".join(
-            f"  {html.escape(name.ljust(bar_width))}" for name in names
-        )
-    if below:
-        n_lines += sum(bool(row) for row in matches)
-    elif bar_width:
-        longest += most_matches * (bar_width + 2)
-    return (
-        f'<pre class="drawn" style="--letters: {longest}; --lines: {n_lines}">' + "\n".join(rows) + "</pre>"
-    )
+    if bars.names and not hidden:
+        padded = [html.escape(name.ljust(bars.width)) for name in bars.names]
+        rows[_find_first_row(matches) - 1] += "".join(f"  {name}" for name in padded)
+    n_letters, n_lines = _measure_table(longest, matches, bars)
+    style = f"--letters: {n_letters}; --lines: {n_lines}"
+    return f'<pre class="drawn" style="{style}">' + "\n".join(rows) + "</pre>"
+
+
+class Bars(NamedTuple):
+    """The place of the bars."""
+
+    width: int = 0  # in letters
+    below: bool = False  # whether a bar is below its line of text, or to the right of it
+    names: Sequence[str] = ()  # the names of the columns of bars
+
+
+def _place_bars(lines: Sequence[str], matches: Sequence[Sequence[re.Match[str]]]) -> Bars:
+    """Choose the place of the bars from the size of the table."""
+    longest = max(len(line) for line in lines)
+    most_matches = max(len(row) for row in matches)
+    has_few_lines = len(lines) <= MOST_LINES_WITH_BARS_BELOW
+    below = most_matches == 1 and longest > LINE_WIDTH // 2 and has_few_lines
+    names = find_names(lines, matches)
+    width = longest if below else choose_bar_width(longest, most_matches, len(lines))
+    return Bars(max([width, *map(len, names)]), below, names)
+
+
+def _measure_table(longest: int, matches: Sequence[Sequence[re.Match[str]]], bars: Bars) -> tuple[int, int]:
+    """Return the number of letters in a row, and the number of lines, of a table with its bars."""
+    if bars.below:
+        return longest, len(matches) + sum(bool(row) for row in matches)
+    if bars.width:
+        longest += max(len(row) for row in matches) * (bars.width + 2)
+    return longest, len(matches)
 
 
 def name_numbers(names: Sequence[str], row: Sequence[re.Match[str]]) -> str:

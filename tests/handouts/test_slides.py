@@ -426,7 +426,7 @@ def test_make_code_slides_bars_of_zeros_are_empty():
     assert slide.text.count("width: 0.00em") == 2
 
 
-def test_make_code_slides_shows_a_table_instead_of_the_output():
+def test_make_code_slides_shows_a_table_instead():
     slide = make_printed_slide("on numpy", drawn="squares", where="fails", instead="a  works\nb  fails")
     assert "on numpy" not in slide.text and "a  works\nb  <b" in slide.text
 

@@ -289,7 +289,7 @@ def test_hide_contents_leaves_grey_axes(name, monkeypatch):
     assert name == "heat_maps" or (before != after).mean() < 0.01  # a colour bar loses its numbers
 
 
-def test_hide_contents_hides_legends_and_numbers_of_a_colour_bar():
+def test_hide_contents_hides_legends_and_colour_bars():
     drawn = Figure(layout="constrained")
     left, right = drawn.subplots(1, 2)
     left.plot([0, 1], label="loss")
