@@ -498,6 +498,16 @@ def test_alternative_text_of_one_theme():
     assert plots.themes(np.eye(2), {"all": 2}, title="t").get_label() == "t: inside all 0 on average"
 
 
+def test_matrices_have_row_labels_of_their_own():
+    """A matrix whose title has no labels gets no labels."""
+    labels = {"W": ["unit 0", "unit 1"], "dy": ["lane 0", "lane 1"]}
+    drawn = plots.matrices({"W": X, "dy": Y, "b": X}, row_labels=labels)
+    shown = [[label.get_text() for label in axes.get_yticklabels()] for axes in drawn.axes]
+    assert shown == [["unit 0", "unit 1"], ["lane 0", "lane 1"], ["", ""]]
+    text = drawn.get_label()
+    assert "W: row unit 0:" in text and "dy: row lane 0:" in text and "b: row 0:" in text
+
+
 def test_alternative_text_of_matrices_with_different_rows():
     uneven = plots.matrices({"W": X, "b": np.ones((1, 2))}, row_labels=["dog", "man"]).get_label()
     assert uneven == "W: row dog: 1, −2; row man: 0.5, 0. b: row 0: 1, 1"
