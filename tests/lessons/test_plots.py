@@ -457,7 +457,7 @@ def test_curves_mark_and_shared_legend():
     for axes in drawn.axes:
         assert axes.get_legend() is None
         assert axes.get_lines()[-1].get_xdata() == [2, 2] and "here" in axes.texts[0].get_text()
-    assert drawn.get_label().endswith("; here at 2")
+    assert str(drawn.get_label()).endswith("; here at 2")
     alone = plots.curves(np.arange(4), panels, x_label="x", mark=(2, "here"))
     assert not alone.legends and all(axes.get_legend() for axes in alone.axes)
 
@@ -479,8 +479,8 @@ def test_alternative_text_of_a_line_skips_nan():
 def test_alternative_text_of_small_numbers_is_not_zero(least):
     """Only a number that is 0 is written as 0."""
     panels = {"n": (np.array([8.0, 16.0]), {"measured": np.array([least, 10.0])})}
-    text = plots.growth(panels).get_label()
-    shares = plots.next_token({"": np.array([1 - least, least])}, ["a", "b"]).get_label()
+    text = str(plots.growth(panels).get_label())
+    shares = str(plots.next_token({"": np.array([1 - least, least])}, ["a", "b"]).get_label())
     numbers = [
         float(word.replace("−", "-"))
         for word in re.findall(r"(?<=measured from )\S+|(?<=b )\S+", text + shares)
@@ -504,7 +504,7 @@ def test_matrices_have_row_labels_of_their_own():
     drawn = plots.matrices({"W": X, "dy": Y, "b": X}, row_labels=labels)
     shown = [[label.get_text() for label in axes.get_yticklabels()] for axes in drawn.axes]
     assert shown == [["unit 0", "unit 1"], ["lane 0", "lane 1"], ["", ""]]
-    text = drawn.get_label()
+    text = str(drawn.get_label())
     assert "W: row unit 0:" in text and "dy: row lane 0:" in text and "b: row 0:" in text
 
 
