@@ -11,7 +11,8 @@ median over the rounds; only `check` takes the smallest time. OPENBLAS_CORETYPE 
 its default kernel. These are the measurements, and the files that --write changes:
 
 speed   The time of each case. It is also divided by the time of plain NumPy code (or of the matrix products
-        alone, or of the forward pass without checks of its arguments), and by the time of PyTorch. --write changes the guide page how_right_how_fast.md.
+        alone, or of the forward pass without checks of its arguments), and by the time of PyTorch.
+        --write changes the guide page how_right_how_fast.md.
 growth  The time of an encoder's forward and backward pass as sentence length, hidden layer and depth grow.
         A prediction is printed next to each time. npformer.lessons.costs counts the multiplications of a
         forward pass, and the backward pass needs twice as many. The prediction assumes the speed of a
