@@ -276,7 +276,7 @@ def test_gradcheck_random_chains_have_the_correct_verdict(chains):
 
 # The accuracy of the estimated derivatives, and the steps of the finite differences
 
-FUNCTIONS = {  # {function: the points at which it is checked}; mpmath evaluates the same text
+FUNCTIONS = {  # {expression: the points of the check}; both NumPy and mpmath evaluate the expression
     "exp(x)": [-3.0, 0.0, 0.1, 2.0],
     "exp(x / 1e30)": [1e30, -3e30],
     "erf(x)": [-1.3, 0.0, 0.9],

@@ -157,7 +157,7 @@ def softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
-# Functions that are no staircases, though most are constant or nearly constant near the tested point. A wrong
+# Functions without steps, though most are constant or nearly constant near the tested point. A wrong
 # gradient of such a function must still fail.
 FLAT: dict[str, tuple[Callable, np.ndarray]] = {
     "ReLU below 0": (lambda x: np.maximum(x, 0), -abs(np.random.default_rng(0).standard_normal(3)) - 0.1),

@@ -108,7 +108,7 @@ def overwrite(tree):
 
 
 def assert_outputs_can_be_overwritten(name, arguments):
-    """Write into every output, and compare the inputs, the cache, and the gradients of a second backward."""
+    """Write into every output. The inputs, the cache and the gradients of a second backward stay the same."""
     output, cache = call(name, arguments), ()
     is_forward = name.endswith("_forward")
     if is_forward:

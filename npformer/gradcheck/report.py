@@ -189,7 +189,7 @@ def _summarize(report: GradientReport) -> str:
 
 
 def _summarize_precision(precision: Precision, report: GradientReport, summary: str) -> list[str]:
-    """Return the first two lines of a table in low precision. Numbers that are not known are left out."""
+    """Return the two lines above a table in low precision. Numbers that are not known are left out."""
     first = f"gradient check in {precision.dtype}: {summary}"
     known = [row.systematic for row in report.rows if not math.isnan(row.systematic)]
     if known:

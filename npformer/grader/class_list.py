@@ -270,7 +270,7 @@ def _choose_candidates(by_path: set[Student], claimed: set[Student]) -> set[Stud
 
 
 def _describe_conflict(file: str, candidates: set[Student], claimed: set[Student]) -> str:
-    """Return the problem with the owner of a file that the teacher has to decide, or "" if there is none."""
+    """Return a message if the teacher must decide who owns a file, otherwise ""."""
     if len(candidates) != 1:
         return f"{file} fits {_join_students(candidates) or 'no student on the class list'}"
     (owner,) = candidates

@@ -32,8 +32,8 @@ NO_BROWSER = (
     "a PDF needs Chromium, Chrome or Edge, and none is installed; "
     f"if it is at an unusual place, set {BROWSER_VARIABLE} to its path"
 )
-PAGE_SECONDS = 600  # the longest time for the pages of one lesson, and for the clock of its page
-ATTEMPTS = 5  # how often a deck is printed if the browser prints it too early
+PAGE_SECONDS = 600  # the limit for printing one lesson: of the command, and of the browser's virtual time
+ATTEMPTS = 5  # how often a deck is printed at most, if the browser prints it too early
 NOT_READY = b"npformer: not ready"  # the title in a file that was printed too early: see print.js
 
 

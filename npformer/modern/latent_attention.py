@@ -2,7 +2,8 @@
 
 The superscripts of the paper become endings: q_C is the content part of a query, and q_R is the part that
 RoPE rotates. In the backward function, the comment ``# from x W_Q`` means that the line differentiates this
-product of the forward function. In a shape, · stands for the columns of each array.
+product of the forward function. In the shape of several arrays, · is the number of columns, which differs
+between them.
 """
 
 from typing import Annotated, Any, NamedTuple

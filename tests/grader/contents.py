@@ -277,7 +277,7 @@ CONTENTS = {
         NUMPY + "%run other.py\nfrom answers_of_ada import f\n" + ANSWERS,
         problem="line 2: FileNotFoundError: [Errno 2] No such file or directory: 'other.py'; the statement was skipped.",
     ),
-    # what Python sees in the whole file
+    # lines that change the meaning of other lines
     "annotations of the future": Content(
         "from __future__ import annotations\nfrom dataclasses import dataclass\n"
         "@dataclass\nclass P:\n    next: P | None = None\n" + NUMPY + ANSWERS

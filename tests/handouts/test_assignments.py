@@ -1,4 +1,4 @@
-"""Tests of the notebooks for nbgrader and otter-grader: each paragraph is a whole sentence."""
+"""Tests of the notebooks for nbgrader and otter-grader: each task and each option is one paragraph."""
 
 import json
 from pathlib import Path

@@ -103,7 +103,7 @@ def test_reward_finds_more_than_sixteen_attempts_before():
 
 
 def test_reward_without_baseline_needs_zero_for_wrong_answers():
-    """Without a baseline, the model learns from the rewards 1 and 0 as well as with the mean as baseline.
+    """With the rewards 1 and 0, the model learns equally well with and without the mean as a baseline.
 
     With the rewards 2 and 1, wrong answers become more probable too, and hardly any answer is correct.
     """
