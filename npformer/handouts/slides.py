@@ -412,10 +412,7 @@ def _draw_empty_axes(png: str, visible_boxes: Iterator[tuple[float, ...]]) -> st
     corners = []
     for left, right, top, bottom in (whole, *visible_boxes):
         box = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
-        corners += [
-            *box,
-            (0.0, 0.0),
-        ]  # Lines to the corner have no area.
+        corners += [*box, (0.0, 0.0)]  # The lines to the first corner enclose no area.
     points = ", ".join(f"{x:g}% {y:g}%" for x, y in corners)
     where = "--left: 0; --right: 100; --top: 0; --bottom: 100"
     drawn = f"background-image: url(data:image/png;base64,{png}); clip-path: polygon(evenodd, {points})"

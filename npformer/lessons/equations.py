@@ -109,7 +109,7 @@ class Calculation:
         return self.cells[name]
 
     def take(self, *names: str) -> list[Array]:
-        """Return the cells of steps with given numbers, such as parameters. Append new steps first."""
+        """Return the cells of steps whose numbers are given, such as parameters. Append the new steps."""
         return [self[name] if name in self.cells else self.write(name, GIVEN) for name in names]
 
     def write(self, name: str, equation: str, terms: Array | None = None, source: str = "") -> Array:

@@ -9,13 +9,13 @@ tests are skipped.
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 
 import pytest
+from browsers import find_free_port
 from predicts import predicts
 from test_classroom import LESSONS, read
 from weights import skip_without
@@ -48,9 +48,7 @@ def room(request, tmp_path_factory):
         file.write_text(json.dumps(values))
     lessons_folder = home / "lessons"
     lessons_folder.mkdir()
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
+    port = find_free_port()
     options = "--no-browser --allow-root --expose-app-in-browser --IdentityProvider.token=".split()
     options += [f"--ServerApp.port={port}", f"--ServerApp.root_dir={lessons_folder}"]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "IPYTHON"))} | {
