@@ -4,6 +4,7 @@ The grading process is the parent of the worker. It also becomes the parent of p
 leaves behind. So all children of the grading process belong to the current submission.
 """
 
+import math
 import os
 import signal
 import socket
@@ -57,6 +58,8 @@ class WorkerProcess:
         self.megabytes = megabytes
         self.directory = ""
         self.cpu_seconds = 0.0  # the CPU seconds of all processes together, when last measured
+        self.cpu_before = 0.0  # the CPU seconds before the submission begins
+        self.cpu_allowed = math.inf  # the CPU seconds that the submission may use
         self.others = set(list_children(os.getpid()))  # children that belong to no submission
         own_end, worker_end = socket.socketpair()
         with worker_end:
@@ -107,6 +110,10 @@ class WorkerProcess:
         }
         self.channel.send(pack(settings), deadline)
         self.channel.receive(deadline)
+        # The kernel limits the CPU time of each process. The watching thread limits the sum.
+        self._measure_cpu(_iter_descendants(self.others))
+        self.cpu_before = self.cpu_seconds
+        self.cpu_allowed = cpu
 
     def end(self) -> float:
         """End all processes of the submission, and return the CPU seconds that they have used."""
@@ -124,7 +131,7 @@ class WorkerProcess:
         return seconds
 
     def _watch(self) -> None:
-        """End the submission if all its processes together use too much memory, or if there are too many."""
+        """End the submission if its processes are too many, or use too much memory or CPU time together."""
         while not self.is_over.wait(WATCH_SECONDS):
             processes = list(_iter_descendants(self.others))
             self._measure_cpu(processes)
@@ -134,6 +141,8 @@ class WorkerProcess:
                 self.finding = make_finding("too_many_processes", count=MAX_PROCESSES)
             elif megabytes > self.megabytes:
                 self.finding = make_finding("too_much_memory", megabytes=self.megabytes)
+            elif self.cpu_seconds - self.cpu_before > self.cpu_allowed:
+                self.finding = make_finding("too_long", seconds=self.cpu_allowed)
             if self.finding:
                 _kill(*processes)
                 # The grading process stops waiting, even if other processes of the submission are alive.

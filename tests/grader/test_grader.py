@@ -159,7 +159,7 @@ def test_grade_hostile_class_changes_no_other_result(few, tmp_path, temporary, m
         f"--grades={tmp_path}/grades.csv",
         f"--feedback={tmp_path}/back",
     ]
-    limit = GENEROUS if few else "--seconds=20"  # among all files, some run until the limit
+    limit = GENEROUS if few else "--seconds=6"  # among all files, some run until the limit
     options = [f"--csv={out}", EXERCISES_OPTION, limit, f"--workers={1 if few else 2}", *outputs]
     assert cli.main(["grade", ".", *options]) == 0
     listener.close()
@@ -174,7 +174,19 @@ def test_grade_hostile_class_changes_no_other_result(few, tmp_path, temporary, m
 # The limit of CPU time is short. An honest function needs a hundredth of this time, even on a busy machine.
 
 ENDLESS_CASES = {name: case for name, case in hostile.read_cases().items() if "endless" in case.flags}
-SLEEPING = {"half_a_frame.py", "sleep_at_load.py", "sleep_in_table.py", "sleep_that_catches_all.py"}
+SLEEPING = {"half_a_frame.py", "sleep_in_table.py", "sleep_that_catches_all.py"}
+
+
+def shorten_wall_limit(grader, monkeypatch):
+    """Give the first worker one more second of wall time once its file has run, however long this took."""
+    read_answers = grader.read_answers
+
+    def read_answers_and_shorten(reply):
+        read_answers(reply)
+        grader.wall_left = 1.0
+        monkeypatch.undo()
+
+    monkeypatch.setattr(grader, "read_answers", read_answers_and_shorten)
 
 
 @pytest.mark.parametrize(
@@ -184,15 +196,36 @@ SLEEPING = {"half_a_frame.py", "sleep_at_load.py", "sleep_in_table.py", "sleep_t
         for name in ENDLESS_CASES
     ],
 )
-def test_grade_endless_function_costs_only_itself(name, tmp_path):
+def test_grade_endless_function_costs_only_itself(name, tmp_path, monkeypatch):
     """A file that sleeps does not reach the limit of CPU time, but the limit of wall time."""
-    limits = Limits(seconds=60, wall=20) if name in SLEEPING else Limits(seconds=2, wall=PATIENCE)
+    wall = 2 if name == "sleep_at_load.py" else PATIENCE
+    limits = Limits(seconds=2, wall=wall)
     with SubmissionGrader(str(tmp_path), limits) as grader:
+        if name in SLEEPING:
+            shorten_wall_limit(grader, monkeypatch)
         rows = grader.grade(name, ENDLESS_CASES[name].text.encode(), hostile.IDS)
     for row, allowed in zip(rows, ENDLESS_CASES[name].allowed, strict=True):
         assert row.status in hostile.STATUSES[allowed], row
     reason = f"The code was still running after {limits.seconds:g} seconds."
-    assert name == "fork_bomb.py" or any(row.evidence == reason for row in rows)
+    assert any(row.evidence == reason for row in rows)
+
+
+FORKS_LOOPS = """
+import os
+def softmax_forward(s):
+    for _ in range(8):
+        if os.fork() == 0:
+            while True: pass
+    for _ in range(8): os.wait()
+"""
+
+
+@NEEDS_PROC
+def test_grade_limits_cpu_time_of_all_processes(tmp_path):
+    """The kernel's limit alone would end each of the eight processes, and then the function would return."""
+    with SubmissionGrader(str(tmp_path), Limits(seconds=2, wall=PATIENCE)) as grader:
+        (row,) = grader.grade("a.py", FORKS_LOOPS.encode(), ["softmax.forward"])
+    assert row.evidence == "The code was still running after 2 seconds."
 
 
 @NEEDS_PROC
@@ -296,13 +329,7 @@ def softmax_forward(s):
 def test_grade_ends_a_function_that_sleeps(tmp_path, monkeypatch):
     """The wall limit ends the function. A sleeping function never reaches the CPU limit."""
     with SubmissionGrader(str(tmp_path), Limits(seconds=7, wall=PATIENCE)) as grader:
-        read_answers = grader.read_answers
-
-        def read_answers_and_shorten_limit(reply):
-            read_answers(reply)
-            grader.wall_left = 1.0  # The file has run, however long this took.
-
-        monkeypatch.setattr(grader, "read_answers", read_answers_and_shorten_limit)
+        shorten_wall_limit(grader, monkeypatch)
         bag, softmax = grader.grade("a.py", SLEEPS.encode(), ["order.bag", "softmax.forward"])
     assert bag.status == "pass" and softmax.status == "error"
     assert softmax.evidence == "The code was still running after 7 seconds."
