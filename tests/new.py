@@ -49,11 +49,11 @@ def text_of(task):
         return None
     begin = f"**{task.id}** (level {task.level}). {task.task}"
     if isinstance(task, Truth):
-        return f"{begin} `True` or `False`."
+        return f"{begin} Answer with `True` or `False`."
     if isinstance(task, Choice):
         options = [f"- **{letter})** {text}" for letter, text in zip("abcdef", task.options, strict=False)]
-        return "\n".join([f"{begin} A letter.", "", *options])
-    return f"{begin} A function."
+        return "\n".join([f"{begin} Answer with a letter.", "", *options])
+    return f"{begin} Answer with a function."
 
 
 def code_of(task):
