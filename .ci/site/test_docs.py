@@ -160,23 +160,26 @@ def test_reference_shows_no_internal_types(opened):
 def test_reference_names_every_parameter(opened):
     page = opened("index.html")
     missing = []
-    for path, function in documented_functions():
-        page.goto(f"{SITE.as_uri()}/{path}#{function.__module__}.{function.__name__}")
-        entry = page.locator(f'dl.py:has(> dt[id$=".{function.__name__}"])').first.text_content()
-        described = entry.partition("Parameters")[2]
-        for name in inspect.signature(function).parameters:
-            if not re.search(rf"\b{name}\b", described):
-                missing.append(f"{function.__name__}: {name}")
+    for path, functions in group_functions_by_page().items():
+        page.goto(f"{SITE.as_uri()}/{path}")
+        for function in functions:
+            entry = page.locator(f'dl.py:has(> dt[id$=".{function.__name__}"])').first.text_content()
+            described = entry.partition("Parameters")[2]
+            for name in inspect.signature(function).parameters:
+                if not re.search(rf"\b{name}\b", described):
+                    missing.append(f"{function.__name__}: {name}")
     assert missing == []
 
 
-def documented_functions():
-    """Yield every public function together with the page that documents the function."""
+def group_functions_by_page():
+    """Return {page: the public functions that this page documents}."""
+    pages = {}
     for name in npformer.__all__:
         function = inspect.unwrap(getattr(npformer, name))
         page = f"api/{function.__module__}.html" if inspect.isfunction(function) else ""
         if (SITE / page).is_file():
-            yield page, function
+            pages.setdefault(page, []).append(function)
+    return pages
 
 
 # --- lessons --------------------------------------------------------------------------------------
