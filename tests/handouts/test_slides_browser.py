@@ -216,7 +216,7 @@ def find_small_letters(pictures, notes, smallest=SMALLEST):
     return found
 
 
-LONG = ("02", "04", "05", "06", "07", "08", "09", "10", "11")  # lessons that run only with -m slow
+LONG = ("02", "04", "05", "06", "07", "08", "09", "10", "11", "12")  # lessons that run only with -m slow
 
 
 @pytest.mark.parametrize(
@@ -307,8 +307,11 @@ def test_player_on_a_slide_has_large_letters(opened, decks):
     assert page.evaluate("Reveal.getSlidePastCount()") == here + 1
 
 
-def test_player_of_a_question_hides_the_result(opened, decks):
-    page = opened(decks("05")[0])
+@pytest.mark.parametrize(
+    ("lesson", "questions"), [("01", 2), pytest.param("05", 6, marks=pytest.mark.slow)]
+)
+def test_player_of_a_question_hides_the_result(lesson, questions, opened, decks):
+    page = opened(decks(lesson)[0])
     frame = open_player(page, has_question=True)
     frame.wait_for_function("document.querySelector('.sum .guess')")
     results = frame.locator("td[data-role=result]").all_text_contents()
@@ -318,4 +321,4 @@ def test_player_of_a_question_hides_the_result(opened, decks):
     frame.evaluate("document.querySelector('[aria-keyshortcuts=l]').click()")  # shows the live pictures
     frame.wait_for_function("document.querySelectorAll('.strip svg').length > 2")
     asked = page.locator("iframe").evaluate_all("all => all.map(frame => frame.dataset.at)")
-    assert len(asked) > 5 and frame.evaluate(IN_THE_PLAYER, [BESIDE_A_QUESTION, TABLES, {}, asked]) == []
+    assert len(asked) >= questions and frame.evaluate(IN_THE_PLAYER, [BESIDE_A_QUESTION, TABLES, {}, asked]) == []
