@@ -8,6 +8,9 @@ rounds differently. Other differences mean that the file is out of date, and are
 
 A volatile cell keeps its outputs as long as its code is that of the last commit. To replace the outputs,
 clear them in Jupyter first. A printed line names each volatile cell that kept its outputs.
+
+The answers below the cells are text of the package. They must equal this text in volatile cells, too. The
+command above renews them; with `-k current` it does so without executing the lessons.
 """
 
 import base64
@@ -34,7 +37,10 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from PIL import Image
+from predicts import predicts
 from weights import GET_MODEL, skip_without
+
+from npformer.lessons.predictions import reveal
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -48,6 +54,7 @@ PICTURE = re.compile(
     r'(?:<div class="caption">([^<]*)</div>)?'
 )
 KEPT_METADATA = ("tags", "npformer", "slideshow")  # the metadata keys that tests, lessons and slides use
+ANSWER = "execute_result"  # the type of the output that is the value of a cell's last line, `reveal(…)`
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -132,6 +139,25 @@ def with_kept_outputs(stored, executed, last_sources):
             if "execution_count" in output:  # A new cell above this cell changes this count.
                 output.execution_count = new.execution_count
     return merged, messages
+
+
+def with_current_answers(notebook):
+    """Return a copy in which each stored answer to a prediction is the package's answer."""
+    renewed = copy.deepcopy(notebook)
+    for predict in predicts(notebook):
+        for output in renewed.cells[predict.cell].outputs:
+            if output.output_type == ANSWER:
+                answer = reveal(predict.id)
+                output.data = {"text/markdown": answer._repr_markdown_(), "text/plain": repr(answer)}
+    return renewed
+
+
+def stored_answers(notebook):
+    """Return {id: [the data of each answer that is stored below the cell]} of all predictions."""
+    return {
+        predict.id: [dict(o.data) for o in notebook.cells[predict.cell].outputs if o.output_type == ANSWER]
+        for predict in predicts(notebook)
+    }
 
 
 def reason_to_keep(old, new, last_source):
@@ -266,13 +292,27 @@ def test_notebook_outputs_are_not_stale(path, tmp_path, capsys):
     executed = execute(committed, tmp_path)
     if os.environ.get("NPFORMER_REWRITE") == "1":
         merged, messages = with_kept_outputs(committed, executed, sources_in_last_commit(path))
-        nbformat.write(merged, path)
+        nbformat.write(with_current_answers(merged), path)
         with capsys.disabled():
             for message in messages:  # stderr, because pytest-xdist does not show stdout.
                 print(f"{path.name}: {message}", file=sys.stderr)
         return
     difference = notebook_difference(committed, executed)
     assert difference is None, f"{path.name}, {difference}\n{HOW_TO_REWRITE.format(path.stem)}"
+
+
+@per_notebook()
+def test_stored_answers_are_current(path):
+    notebook = nbformat.read(path, as_version=4)
+    renewed = with_current_answers(notebook)
+    if os.environ.get("NPFORMER_REWRITE") == "1":
+        nbformat.write(renewed, path)
+        return
+    stored, current = stored_answers(notebook), stored_answers(renewed)
+    stale = [id for id in current if stored[id] != current[id]]
+    assert not stale, f"the answers {stale} are out of date\n{HOW_TO_REWRITE.format('current')}"
+    has_one_answer = {id: len(answers) == 1 for id, answers in stored.items()}
+    assert all(has_one_answer.values()), has_one_answer
 
 
 @per_notebook(now=())
@@ -307,6 +347,21 @@ def test_with_kept_outputs_keeps_stored_outputs(tags, last_source, old, new, kep
     merged, messages = with_kept_outputs(stored, executed, {"a": last_source})
     assert printed_text(merged.cells[0]) == (old if kept else new)
     assert [bool(re.search(kept or "", message)) for message in messages] == [True] * bool(kept)
+
+
+def test_with_current_answers_replaces_old_text():
+    notebook = make_notebook('reveal("1.1a")', "printed\n", "volatile")
+    data = {"text/markdown": "**Answer.** Old.", "text/plain": "Answer. Old."}
+    notebook.cells[0].outputs.append(nbformat.v4.new_output(ANSWER, data, execution_count=1))
+    notebook.cells[0].metadata["npformer"] = {"reveal": "1.1a"}
+    question = nbformat.v4.new_markdown_cell("Why?", metadata={"npformer": {"predict": "1.1a"}})
+    notebook.cells.insert(0, question)
+    renewed = with_current_answers(notebook)
+    assert printed_text(renewed.cells[1]) == "printed\n"
+    assert stored_answers(notebook) == {"1.1a": [data]}
+    (answer,) = stored_answers(renewed)["1.1a"]
+    assert answer["text/plain"] == repr(reveal("1.1a"))
+    assert answer["text/markdown"].removeprefix("**Answer.** ") == reveal("1.1a").text
 
 
 def test_sources_in_last_commit_has_code_by_id(tmp_path):
