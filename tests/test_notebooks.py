@@ -361,7 +361,7 @@ def test_with_current_answers_replaces_old_text():
     assert stored_answers(notebook) == {"1.1a": [data]}
     (answer,) = stored_answers(renewed)["1.1a"]
     assert answer["text/plain"] == repr(reveal("1.1a"))
-    assert answer["text/markdown"].removeprefix("**Answer.** ") == reveal("1.1a").text
+    assert answer["text/markdown"] == f"**Answer.** {reveal('1.1a').text}"
 
 
 def test_sources_in_last_commit_has_code_by_id(tmp_path):
