@@ -20,8 +20,11 @@ from npformer.handouts.slide_pictures import (
     LETTER,
     PURPLE,
     RED,
+    Drawing,
     choose_bar_width,
+    draw_numbers,
     enlarge,
+    format_powers,
     mix_with_white,
 )
 from npformer.handouts.slides import (
@@ -447,6 +450,24 @@ def test_slides_keep_the_saved_output_of_a_measurement(command):
 def test_make_code_slides_enlarges_text_without_numbers():
     slide = make_printed_slide("no number", drawn="bars")
     assert slide.text.endswith(enlarge("no number")) and slide.then == ()
+
+
+def test_format_powers_outside_a_column_adds_no_spaces():
+    assert format_powers("eps 1e-5, -2.5e+12 and 1e+01") == "eps 10⁻⁵, -2.5·10¹² and 10"
+
+
+def test_format_powers_keeps_names_and_code():
+    assert format_powers("1e6  x1e-5  1e-5x") == "1e6  x1e-5  1e-5x"
+
+
+def test_draw_numbers_aligns_powers_in_columns():
+    drawn = draw_numbers("a 1e-24\nb 6.0e-08", Drawing("columns", row=r"(\w) (\S+)", head="w|ratio"))
+    assert drawn.endswith(">w      ratio\na      10⁻²⁴\nb   6.0·10⁻⁸</pre>")
+
+
+def test_draw_numbers_compares_numbers_with_a_plus():
+    drawn = draw_numbers("-0.2 +0.1", Drawing("squares", where=r"[-+]\S+"))
+    assert re.findall(r"background: (#\w+)", drawn) == [mix_with_white(BLUE, 1), mix_with_white(RED, 0.5)]
 
 
 def test_make_code_slides_without_output_is_empty():
