@@ -23,8 +23,6 @@ PATTERNS["signed"] = PATTERNS["squares"]
 CLAIM = re.compile(r"\b(?:True|False)$")  # A line with this end is a check for readers. Slides leave it out.
 ARRAY = re.compile(r"\[([^\[\]]*)\]")  # a row of an array in printed output
 NUMBER = re.compile(r"(-?\d+)(\.?\d*)")  # a number with the parts before and after its decimal point
-POWER = re.compile(r"( *)(?<![\w.])(-?\d(?:\.\d+)?)e([-+]\d+)(?![\w.])")  # a number such as 2e-07
-RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 LETTER = 0.522  # the width of a letter on a slide, in em
 LONGEST, SHORTEST = 40, 8  # the limits of a bar's width, in letters
 LINE_WIDTH = 81  # the number of letters in a line at 28 pixels, the smallest font size of code
@@ -162,7 +160,7 @@ def select_lines(printed: str, drawing: Drawing, pattern: re.Pattern[str]) -> li
     """Return the lines to draw: a table if the drawing describes its rows, else all lines but claims."""
     if drawing.row and re.search(drawing.row, printed, flags=re.M):
         return arrange_columns(printed, drawing.row, drawing.head)
-    lines = format_powers(printed).split("\n")
+    lines = printed.split("\n")
     lines = [line for line in lines if pattern.search(line) or not CLAIM.search(line)]
     return narrow_columns(align_arrays(lines))
 
@@ -175,7 +173,7 @@ def arrange_columns(printed: str, row: str, head: str) -> list[str]:
     """
     table = [head.split("|")] if head else []
     for match in re.finditer(row, printed, flags=re.M):
-        first, *others = (format_powers(column or "") for column in match.groups())
+        first, *others = ((column or "") for column in match.groups())
         table.append([first.rstrip(), *(column.strip() for column in others)])
     widths = [max(len(column) for column in columns) for columns in zip(*table, strict=True)]
     arranged = []
@@ -185,33 +183,6 @@ def arrange_columns(printed: str, row: str, head: str) -> list[str]:
             cells.append(column.rjust(width))
         arranged.append("   ".join(cells).rstrip())
     return arranged
-
-
-def format_powers(printed: str) -> str:
-    """Return printed output in which numbers such as 2e-07 are products with a power of ten.
-
-    A longer number takes the place of spaces before it, so that a column stays aligned on its right side.
-
-    >>> format_powers("a      2e-07    1e-12   1e+00")
-    'a     2·10⁻⁷    10⁻¹²       1'
-    """
-    return POWER.sub(_format_power, printed)
-
-
-def _format_power(match: re.Match[str]) -> str:
-    space, factor, exponent = match.groups()
-    power = "10" + str(int(exponent)).translate(RAISED)
-    if int(exponent) == 0:
-        number = factor
-    elif int(exponent) == 1 and factor == "1":
-        number = "10"
-    elif factor == "1":
-        number = power
-    else:
-        number = f"{factor}·{power}"
-    if len(space) < 2:  # The number is not in a column.
-        return space + number
-    return " " * max(2, len(match[0]) - len(number)) + number
 
 
 def align_arrays(lines: Sequence[str]) -> list[str]:
@@ -302,7 +273,7 @@ def enlarge(printed: str) -> str:
     >>> enlarge("1 < 2")
     '<pre style="--letters: 5; --lines: 1">1 &lt; 2</pre>'
     """
-    lines = wrap_printed(align_arrays(format_powers(printed).split("\n")))
+    lines = wrap_printed(align_arrays(printed.split("\n")))
     text = html.escape("\n".join(lines))
     return f'<pre style="{measure_lines(lines)}">{text}</pre>'
 
@@ -398,8 +369,8 @@ def _compute_share(text: str, largest: float) -> float:
 def parse_magnitude(text: str) -> float:
     """Return the absolute value of a number, or -1 for a word.
 
-    >>> parse_magnitude("-1,024"), parse_magnitude("+0.5"), parse_magnitude("float64")
-    (1024.0, 0.5, -1.0)
+    >>> parse_magnitude("-1,024"), parse_magnitude("float64")
+    (1024.0, -1.0)
     """
     number = text.replace(",", "")
     if re.fullmatch(r"[-+]?\d*\.?\d+\.?", number):

@@ -24,7 +24,6 @@ from npformer.handouts.slide_pictures import (
     choose_bar_width,
     draw_numbers,
     enlarge,
-    format_powers,
     mix_with_white,
 )
 from npformer.handouts.slides import (
@@ -450,19 +449,6 @@ def test_slides_keep_the_saved_output_of_a_measurement(command):
 def test_make_code_slides_enlarges_text_without_numbers():
     slide = make_printed_slide("no number", drawn="bars")
     assert slide.text.endswith(enlarge("no number")) and slide.then == ()
-
-
-def test_format_powers_outside_a_column_adds_no_spaces():
-    assert format_powers("eps 1e-5, -2.5e+12 and 1e+01") == "eps 10⁻⁵, -2.5·10¹² and 10"
-
-
-def test_format_powers_keeps_names_and_code():
-    assert format_powers("1e6  x1e-5  1e-5x") == "1e6  x1e-5  1e-5x"
-
-
-def test_draw_numbers_aligns_powers_in_columns():
-    drawn = draw_numbers("a 1e-24\nb 6.0e-08", Drawing("columns", row=r"(\w) (\S+)", head="w|ratio"))
-    assert drawn.endswith(">w      ratio\na      10⁻²⁴\nb   6.0·10⁻⁸</pre>")
 
 
 def test_draw_numbers_compares_numbers_with_a_plus():
