@@ -373,7 +373,7 @@ def parse_magnitude(text: str) -> float:
     (1024.0, -1.0)
     """
     number = text.replace(",", "")
-    if re.fullmatch(r"[-+]?\d*\.?\d+\.?", number):
+    if re.fullmatch(r"-?\d*\.?\d+\.?", number):
         return abs(float(number))
     return -1.0
 

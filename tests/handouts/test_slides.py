@@ -20,9 +20,7 @@ from npformer.handouts.slide_pictures import (
     LETTER,
     PURPLE,
     RED,
-    Drawing,
     choose_bar_width,
-    draw_numbers,
     enlarge,
     mix_with_white,
 )
@@ -449,11 +447,6 @@ def test_slides_keep_the_saved_output_of_a_measurement(command):
 def test_make_code_slides_enlarges_text_without_numbers():
     slide = make_printed_slide("no number", drawn="bars")
     assert slide.text.endswith(enlarge("no number")) and slide.then == ()
-
-
-def test_draw_numbers_compares_numbers_with_a_plus():
-    drawn = draw_numbers("-0.2 +0.1", Drawing("squares", where=r"[-+]\S+"))
-    assert re.findall(r"background: (#\w+)", drawn) == [mix_with_white(BLUE, 1), mix_with_white(RED, 0.5)]
 
 
 def test_make_code_slides_without_output_is_empty():
