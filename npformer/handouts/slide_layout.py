@@ -31,6 +31,7 @@ GAP = re.compile(r"\\qquad")
 PNG = re.compile(r"data:image/png;base64,([\w+/]{32})")
 SIZE = re.compile(r'style="([^"]*)"')
 LINES = re.compile(r"--lines: (\d+)")
+HYPHEN = re.compile(r"(?<=[ \n>(])-(?=\d)|(?<=\[)-(?=\d+\.)")  # the sign of a number, but not of an index
 FULL_PICTURE = 1268 / 656  # the ratio of the sides of a picture that fills a slide
 NAMESPACE = re.compile(r"\{.*?\}")
 RELATIONS = "=+−-→⋅≈·∑⊙±×<>"  # there is a space on both sides of these operators
@@ -127,9 +128,15 @@ def count_open_brackets(code: str) -> int:
 
 
 def make_table(table: str) -> Block:
-    """Make the block of a table. The block gets the CSS variables of the table."""
+    """Make the block of a table. The block gets the CSS variables of the table.
+
+    Negative numbers get a minus sign, which is wider than a hyphen.
+
+    >>> make_table("<pre >-1  x[-1]</pre>").text
+    '<pre >−1  x[-1]</pre>'
+    """
     size = SIZE.search(table)
-    return Block("table", table, size[1] if size else "")
+    return Block("table", HYPHEN.sub("−", table), size[1] if size else "")
 
 
 def _make_words(text: str) -> Iterator[Block]:
