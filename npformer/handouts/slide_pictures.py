@@ -22,6 +22,8 @@ PATTERNS = {  # the default patterns for the numbers that are drawn
 PATTERNS["signed"] = PATTERNS["squares"]
 CLAIM = re.compile(r"\b(?:True|False)$")  # A line with this end is a check for readers. Slides leave it out.
 ARRAY = re.compile(r"\[([^\[\]]*)\]")  # a row of an array in printed output
+NUMBERS = re.compile(r"\[*\[ *-?\d+(?:\.\d*| +-?\d+)(?: +-?\d+\.?\d*)* *\]+")  # an array, or one of its rows
+POINT = re.compile(r"(?<![^ ])(-?\d+)\.(?= |$)")  # the point of a number without decimals
 NUMBER = re.compile(r"(-?\d+)(\.?\d*)")  # a number with the parts before and after its decimal point
 LETTER = 0.522  # the width of a letter on a slide, in em
 LONGEST, SHORTEST = 40, 8  # the limits of a bar's width, in letters
@@ -79,9 +81,11 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     longest = max(len(line) for line in lines)
     bars = _place_bars(lines, matches) if drawing.kind == "bars" else Bars()
     is_signed = drawing.kind == "signed" or any(match[0].startswith("-") for row in matches for match in row)
+    lines = [remove_brackets(line).ljust(longest) for line in lines]
+    places = widen_places(lines, [[match.span() for match in row] for row in matches])
     rows = [
-        _draw_line(line.ljust(longest), line_matches, line_shares, bars.width, hidden, bars.below, is_signed)
-        for line, line_matches, line_shares in zip(lines, matches, compute_shares(matches), strict=True)
+        _draw_line(line, line_places, line_shares, bars.width, hidden, bars.below, is_signed)
+        for line, line_places, line_shares in zip(lines, places, compute_shares(matches), strict=True)
     ]
     if bars.names and not hidden:
         padded = [html.escape(name.ljust(bars.width)) for name in bars.names]
@@ -245,9 +249,69 @@ def choose_bar_width(longest: int, most_matches: int, n_lines: int) -> int:
     return int(min(LONGEST, max(SHORTEST, free)))
 
 
+def remove_brackets(line: str) -> str:
+    """Replace the brackets of arrays, and the points of numbers without decimals, by spaces.
+
+    >>> remove_brackets("x[0] [[1. 2.5]")
+    'x[0]   1  2.5 '
+    """
+    line = NUMBERS.sub(lambda array: re.sub(r"[\[\]]", " ", array[0]), line)
+    return POINT.sub(r"\1 ", line)
+
+
+def widen_places(
+    lines: Sequence[str], places: Sequence[Sequence[tuple[int, int]]]
+) -> list[list[tuple[int, int]]]:
+    """Return the places of the numbers with the same place for all numbers of a column.
+
+    Successive rows belong together if they have equally many numbers and the i-th numbers overlap. A place
+    that contains other text is not widened.
+
+    >>> widen_places(["a  1.5", "b 12.5"], [[(3, 6)], [(2, 6)]])
+    [[(2, 6)], [(2, 6)]]
+    """
+    columns: list[tuple[int, int]] = []
+    groups: list[tuple[list[int], list[tuple[int, int]]]] = []  # the rows and the columns of each table
+    for i, row in enumerate(places):
+        if not row:
+            continue
+        united = _unite_places(columns, row)
+        if united:
+            groups[-1][0].append(i)
+            groups[-1][1][:] = united
+        else:
+            groups.append(([i], list(row)))
+        columns = groups[-1][1]
+    widened = [list(row) for row in places]
+    for rows, columns in groups:
+        for i in rows:
+            for j, (start, end) in enumerate(columns):
+                own_start, own_end = places[i][j]
+                is_free = (lines[i][start:own_start] + lines[i][own_end:end]).strip() == ""
+                if is_free:
+                    widened[i][j] = (start, end)
+    return widened
+
+
+def _unite_places(
+    columns: Sequence[tuple[int, int]], row: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Return columns that contain a row too, or [] if the row does not have the same columns."""
+    if len(columns) != len(row):
+        return []
+    united = []
+    for (start, end), (row_start, row_end) in zip(columns, row, strict=True):
+        overlap = min(end, row_end) - max(start, row_start)
+        if overlap <= 0:
+            return []
+        united.append((min(start, row_start), max(end, row_end)))
+    are_apart = all(left[1] < right[0] for left, right in itertools.pairwise(united))
+    return united if are_apart else []
+
+
 def _draw_line(
     line: str,
-    matches: Sequence[re.Match[str]],
+    places: Sequence[tuple[int, int]],
     shares: Sequence[float],
     bar_width: int,
     hidden: bool,
@@ -257,14 +321,14 @@ def _draw_line(
     """Draw one line, with its numbers on squares, or with bars after or below the line."""
     numbers = []
     bars = []
-    for match, share in zip(matches, shares, strict=True):
+    for (start, end), share in zip(places, shares, strict=True):
         if hidden:
-            numbers.append(draw_gap(len(match[0])))
+            numbers.append(draw_gap(end - start))
         else:
-            numbers.append(draw_square(match[0], 0 if bar_width else share, is_signed))
+            numbers.append(draw_square(line[start:end], 0 if bar_width else share, is_signed))
         if bar_width:
             bars.append(" " * bar_width if hidden else draw_bar(share, bar_width))
-    return ("\n" if below else "  ").join([replace_matches(line, matches, numbers), *bars])
+    return ("\n" if below else "  ").join([replace_places(line, places, numbers), *bars])
 
 
 def enlarge(printed: str) -> str:
@@ -378,14 +442,18 @@ def parse_magnitude(text: str) -> float:
     return -1.0
 
 
-def replace_matches(line: str, matches: Sequence[re.Match[str]], parts: Sequence[str]) -> str:
-    """Return the line as HTML, in which parts replace the matches."""
+def replace_places(line: str, places: Sequence[tuple[int, int]], parts: Sequence[str]) -> str:
+    """Return the line as HTML, in which parts replace the letters at the given places.
+
+    >>> replace_places("1 < 2", [(0, 1), (4, 5)], ["a", "b"])
+    'a &lt; b'
+    """
     pieces = []
     position = 0
-    for match, part in zip(matches, parts, strict=True):
-        pieces.append(html.escape(line[position : match.start()]))
+    for (start, end), part in zip(places, parts, strict=True):
+        pieces.append(html.escape(line[position:start]))
         pieces.append(part)
-        position = match.end()
+        position = end
     pieces.append(html.escape(line[position:]))
     return "".join(pieces)
 
@@ -401,7 +469,7 @@ def draw_square(text: str, share: float, is_signed: bool) -> str:
         return number
     largest_colour = PURPLE
     if is_signed:
-        largest_colour = BLUE if text.startswith("-") else RED
+        largest_colour = BLUE if text.lstrip().startswith("-") else RED
     return f'<b class="square" style="background: {mix_with_white(largest_colour, share)}">{number}</b>'
 
 

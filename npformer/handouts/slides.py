@@ -737,6 +737,9 @@ def convert_formula(match: re.Match[str]) -> str:
     tex = re.sub(r"\\(sin|cos|exp|ln|log) +(?=[\w\\])", r"\\\1\\,", tex)  # adds the space in "sin 1"
     tex = re.sub(r"(?<=\w)(?<!\\)(?=\\(?:sin|cos)\b)", r"\\,", tex)  # adds the space in "i sin b"
     formula = str(convert(tex, display="block" if is_displayed else "inline"))
+    formula = formula.replace(
+        "&#x0005E;</mo></mover>", "\u02c6</mo></mover>"
+    )  # a flat hat instead of a high one
     if match["before"] or match["after"]:
         return f'<span class="unbroken">{match["before"]}{formula}{match["after"]}</span>'
     return formula

@@ -381,10 +381,10 @@ def test_make_code_slides_squares_share_one_scale():
     assert "```python\nx\n```" in slide.text
     squares = re.findall(r'<b class="square" style="background: (.+?)">(.+?)</b>', slide.then[0])
     assert squares == [
-        (mix_with_white(RED, 0.5), "2."),
-        (mix_with_white(BLUE, 0.25), "-1."),
+        (mix_with_white(RED, 0.5), "2 "),
+        (mix_with_white(BLUE, 0.25), "-1 "),
         (mix_with_white(RED, 0.125), "0.5"),
-        (mix_with_white(RED, 1), "4."),
+        (mix_with_white(RED, 1), "4 "),
     ]
 
 
