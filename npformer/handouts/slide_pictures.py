@@ -24,6 +24,10 @@ CLAIM = re.compile(r"\b(?:True|False)$")  # A line with this end is a check for 
 ARRAY = re.compile(r"\[([^\[\]]*)\]")  # a row of an array in printed output
 NUMBERS = re.compile(r"\[*\[ *-?\d+(?:\.\d*| +-?\d+)(?: +-?\d+\.?\d*)* *\]+")  # an array, or one of its rows
 POINT = re.compile(r"(?<![^ ])(-?\d+)\.(?= |$)")  # the point of a number without decimals
+EXPONENTIAL = re.compile(r"(-?\d+(?:\.\d+)?)e([-+]\d+)")
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+DIGITS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+POWER = re.compile(r"(?:(\d+(?:\.\d+)?)·)?10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
 NUMBER = re.compile(r"(-?\d+)(\.?\d*)")  # a number with the parts before and after its decimal point
 LETTER = 0.522  # the width of a letter on a slide, in em
 LONGEST, SHORTEST = 40, 8  # the limits of a bar's width, in letters
@@ -179,7 +183,11 @@ def arrange_columns(printed: str, row: str, head: str) -> list[str]:
     for match in re.finditer(row, printed, flags=re.M):
         first, *others = ((column or "") for column in match.groups())
         table.append([first.rstrip(), *(column.strip() for column in others)])
-    widths = [max(len(column) for column in columns) for columns in zip(*table, strict=True)]
+    table = [[format_power(cell) for cell in cells] for cells in table]
+    body = table[1:] if head else table
+    columns = [cells if i == 0 else align_points(cells) for i, cells in enumerate(zip(*body, strict=True))]
+    table[len(table) - len(body) :] = [list(cells) for cells in zip(*columns, strict=True)]
+    widths = [max(len(cell) for cell in cells) for cells in zip(*table, strict=True)]
     arranged = []
     for first, *others in table:
         cells = [first.ljust(widths[0])]
@@ -187,6 +195,35 @@ def arrange_columns(printed: str, row: str, head: str) -> list[str]:
             cells.append(column.rjust(width))
         arranged.append("   ".join(cells).rstrip())
     return arranged
+
+
+def format_power(cell: str) -> str:
+    """Format a number in Python's exponential notation with a power of ten. Other cells do not change.
+
+    >>> format_power("3e-08"), format_power("1e+12"), format_power("0.5")
+    ('3·10⁻⁸', '10¹²', '0.5')
+    """
+    match = EXPONENTIAL.fullmatch(cell)
+    if match is None:
+        return cell
+    power = "10" + str(int(match[2])).translate(SUPERSCRIPTS)
+    return power if match[1] == "1" else f"{match[1]}·{power}"
+
+
+def align_points(cells: Sequence[str]) -> list[str]:
+    """Add spaces to the numbers of a column, so that their decimal points align at the right edge.
+
+    >>> align_points(["0.54", "-0.841", "0", ""])
+    ['0.54 ', '-0.841', '0    ', '']
+    """
+    decimals = []
+    for cell in cells:
+        number = NUMBER.fullmatch(cell)
+        if cell and number is None:
+            return list(cells)
+        decimals.append(len(number[2]) if number else 0)
+    longest = max(decimals)
+    return [cell and cell + " " * (longest - n) for cell, n in zip(cells, decimals, strict=True)]
 
 
 def align_arrays(lines: Sequence[str]) -> list[str]:
@@ -433,9 +470,12 @@ def _compute_share(text: str, largest: float) -> float:
 def parse_magnitude(text: str) -> float:
     """Return the absolute value of a number, or -1 for a word.
 
-    >>> parse_magnitude("-1,024"), parse_magnitude("float64")
-    (1024.0, -1.0)
+    >>> parse_magnitude("-1,024"), parse_magnitude("5·10⁻²"), parse_magnitude("float64")
+    (1024.0, 0.05, -1.0)
     """
+    power = POWER.fullmatch(text.strip())
+    if power:
+        return float(f"{power[1] or 1}e{power[2].translate(DIGITS)}")
     number = text.replace(",", "")
     if re.fullmatch(r"-?\d*\.?\d+\.?", number):
         return abs(float(number))
