@@ -56,7 +56,7 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     """Format printed output as HTML, and draw its numbers as bars or squares.
 
     All numbers share one scale, which ends at the largest number, or at 100 if there are percentages. A word
-    that matches gets a full bar or square.
+    that matches gets a full bar or square. The result is empty if the output contains only claims.
 
     Parameters
     ----------
@@ -76,6 +76,8 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     """
     pattern = re.compile(drawing.where or PATTERNS[drawing.kind])
     lines = select_lines(printed, drawing, pattern)
+    if not lines:
+        return ""
     matches = [list(pattern.finditer(line)) for line in lines]
     if not any(matches):
         return enlarge("\n".join(lines))
@@ -170,7 +172,7 @@ def select_lines(printed: str, drawing: Drawing, pattern: re.Pattern[str]) -> li
         return arrange_columns(printed, drawing.row, drawing.head)
     lines = printed.split("\n")
     lines = [line for line in lines if pattern.search(line) or not CLAIM.search(line)]
-    return narrow_columns(align_arrays(lines))
+    return narrow_columns(align_arrays(lines)) if lines else []
 
 
 def arrange_columns(printed: str, row: str, head: str) -> list[str]:
@@ -445,7 +447,7 @@ def narrow_columns(lines: Sequence[str]) -> list[str]:
 def compute_shares(matches: Sequence[Sequence[re.Match[str]]]) -> list[list[float]]:
     """Return each number divided by the largest number, or by 100 if there are percentages. A word gets 1.
 
-    >>> compute_shares([list(re.finditer("[0-9]+|x", line)) for line in ("1 8", "50 %", "2 x")])
+    >>> compute_shares([list(re.finditer("[0-9]+%?|x", line)) for line in ("1 8", "50 %", "2% x")])
     [[0.01, 0.08], [0.5], [0.02, 1.0]]
     """
     largest = 0.0
@@ -454,7 +456,7 @@ def compute_shares(matches: Sequence[Sequence[re.Match[str]]]) -> list[list[floa
         for match in row:
             largest = max(largest, parse_magnitude(match[0]))
             after = match.string[match.end() :]
-            has_percentages = has_percentages or after.lstrip().startswith("%")
+            has_percentages = has_percentages or match[0].endswith("%") or after.lstrip().startswith("%")
     if has_percentages:
         largest = 100.0
     return [[_compute_share(match[0], largest) for match in row] for row in matches]
@@ -476,7 +478,7 @@ def parse_magnitude(text: str) -> float:
     power = POWER.fullmatch(text.strip())
     if power:
         return float(f"{power[1] or 1}e{power[2].translate(DIGITS)}")
-    number = text.replace(",", "")
+    number = text.replace(",", "").removesuffix("%")
     if re.fullmatch(r"-?\d*\.?\d+\.?", number):
         return abs(float(number))
     return -1.0

@@ -82,6 +82,11 @@ MATH = re.compile(
     r"|(?P<space>(?<=\d) (?=%))",
     flags=re.S,
 )
+REPAIRS = {  # in the MathML of a formula
+    "&#x0005E;</mo></mover>": "\u02c6</mo></mover>",  # a flat hat
+    "<mo>&#x00028;</mo><mtable>": '<mo stretchy="true">&#x00028;</mo><mtable>',  # as high as the matrix
+    "</mtable><mo>&#x00029;</mo>": '</mtable><mo stretchy="true">&#x00029;</mo>',
+}
 
 
 class Slide(NamedTuple):
@@ -549,7 +554,9 @@ def list_outputs(cell: dict[str, Any], hidden: bool = False) -> list[str]:
     outputs = []
     for output in cell["outputs"]:
         for part in format_output(output):
-            outputs.append(draw_printed(part, cell, hidden))
+            drawn = draw_printed(part, cell, hidden)
+            if drawn:
+                outputs.append(drawn)
     return outputs
 
 
@@ -737,9 +744,8 @@ def convert_formula(match: re.Match[str]) -> str:
     tex = re.sub(r"\\(sin|cos|exp|ln|log) +(?=[\w\\])", r"\\\1\\,", tex)  # adds the space in "sin 1"
     tex = re.sub(r"(?<=\w)(?<!\\)(?=\\(?:sin|cos)\b)", r"\\,", tex)  # adds the space in "i sin b"
     formula = str(convert(tex, display="block" if is_displayed else "inline"))
-    formula = formula.replace(
-        "&#x0005E;</mo></mover>", "\u02c6</mo></mover>"
-    )  # a flat hat instead of a high one
+    for old, new in REPAIRS.items():
+        formula = formula.replace(old, new)
     if match["before"] or match["after"]:
         return f'<span class="unbroken">{match["before"]}{formula}{match["after"]}</span>'
     return formula

@@ -190,3 +190,7 @@ def test_draw_numbers_squares_of_a_column_are_equally_wide(printed, squares):
 def test_draw_numbers_array_has_no_brackets():
     drawn = draw_numbers("x [1. 2.5] of 2\nx[0] [3. 4. ]", Drawing("squares", where=r"2\.5"))
     assert read_text_of_lines(drawn) == ["x  1  2.5  of 2", "x[0]  3  4"]
+
+
+def test_draw_numbers_leaves_out_claims():
+    assert draw_numbers("it is equal: True", Drawing("columns")) == ""

@@ -500,6 +500,22 @@ def test_convert_formula_keeps_punctuation_on_the_same_line():
     assert after.startswith(" <math") and after.endswith(" holds in 32\u00a0% of <code>9 %</code>.")
 
 
+@pytest.mark.parametrize(
+    ("tex", "mathml"),
+    [
+        (r"\hat{x}", "<mo>\u02c6</mo></mover>"),
+        (r"\begin{pmatrix}1\end{pmatrix}", '<mo stretchy="true">&#x00028;</mo><mtable>'),
+    ],
+)
+def test_convert_formula_repairs_hats_and_brackets(tex, mathml):
+    assert mathml in slides.MATH.sub(slides.convert_formula, f"${tex}$")
+
+
+def test_make_code_slides_leaves_out_claims():
+    slide = make_printed_slide("it is equal: True", drawn="columns", code="1-1")
+    assert slide.then == ()
+
+
 MOST_WORDS, MOST_LINES = 40, 8  # the largest numbers of words and of code lines on a slide
 PICTURE_TAG = r'\$\$|<img |<iframe |<pre class="drawn"'  # a formula, a picture, a player or a drawn table
 

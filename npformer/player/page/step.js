@@ -133,8 +133,9 @@ export function fit() {
 }
 
 function used(stage) {
-  const { top } = stage.getBoundingClientRect();
-  return Math.max(...[...stage.children].map(child => child.getBoundingClientRect().bottom - top)) + 4;
+  const boxes = [...stage.children].map(child => child.getBoundingClientRect());
+  const height = Math.max(...boxes.map(box => box.bottom)) - Math.min(...boxes.map(box => box.top));
+  return parseFloat(getComputedStyle(stage).paddingTop) + height + 4;
 }
 
 function sumOf(cell) {
