@@ -304,7 +304,7 @@ def widen_places(
     """Return the places of the numbers with the same place for all numbers of a column.
 
     Successive rows belong together if they have equally many numbers and the i-th numbers overlap. A place
-    that contains other text is not widened.
+    is not widened if it would contain or touch other text.
 
     >>> widen_places(["a  1.5", "b 12.5"], [[(3, 6)], [(2, 6)]])
     [[(2, 6)], [(2, 6)]]
@@ -326,7 +326,9 @@ def widen_places(
         for i in rows:
             for j, (start, end) in enumerate(columns):
                 own_start, own_end = places[i][j]
-                is_free = (lines[i][start:own_start] + lines[i][own_end:end]).strip() == ""
+                before = lines[i][max(start - 1, 0) : own_start] if start < own_start else ""
+                after = lines[i][own_end : end + 1] if end > own_end else ""
+                is_free = (before + after).strip() == ""
                 if is_free:
                     widened[i][j] = (start, end)
     return widened

@@ -180,6 +180,7 @@ def test_draw_numbers_columns_without_a_name_have_none(head):
         ("1.25 2.5\n    10.5  3.5", ["1.25", "2.5", "10.5", "3.5"]),  # the second overlaps the first
         ("1.2 34.5 6.7\n    1.25 x34.5", ["1.2", "34.5", "6.7", "1.25", "34.5"]),
         ("12.5\nx1.5", ["12.5", "1.5"]),  # a different text
+        ("a 12.5\nof 1.5", ["12.5", "1.5"]),  # it would touch a different text
     ],
 )
 def test_draw_numbers_squares_of_a_column_are_equally_wide(printed, squares):
