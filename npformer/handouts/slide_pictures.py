@@ -24,7 +24,7 @@ CLAIM = re.compile(r"\b(?:True|False)$")  # A line with this end is a check for 
 ARRAY = re.compile(r"\[([^\[\]]*)\]")  # a row of an array in printed output
 NUMBERS = re.compile(r"\[*\[ *-?\d+(?:\.\d*| +-?\d+)(?: +-?\d+\.?\d*)* *\]+")  # an array, or one of its rows
 POINT = re.compile(r"(?<![^ ])(-?\d+)\.(?= |$)")  # the point of a number without decimals
-EXPONENTIAL = re.compile(r"(-?\d+(?:\.\d+)?)e([-+]\d+)")
+EXPONENTIAL = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([-+]\d+)\b")
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 DIGITS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 POWER = re.compile(r"(?:(\d+(?:\.\d+)?)·)?10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
@@ -185,7 +185,7 @@ def arrange_columns(printed: str, row: str, head: str) -> list[str]:
     for match in re.finditer(row, printed, flags=re.M):
         first, *others = ((column or "") for column in match.groups())
         table.append([first.rstrip(), *(column.strip() for column in others)])
-    table = [[format_power(cell) for cell in cells] for cells in table]
+    table = [[format_powers(cell) for cell in cells] for cells in table]
     body = table[1:] if head else table
     columns = [cells if i == 0 else align_points(cells) for i, cells in enumerate(zip(*body, strict=True))]
     table[len(table) - len(body) :] = [list(cells) for cells in zip(*columns, strict=True)]
@@ -199,15 +199,16 @@ def arrange_columns(printed: str, row: str, head: str) -> list[str]:
     return arranged
 
 
-def format_power(cell: str) -> str:
-    """Format a number in Python's exponential notation with a power of ten. Other cells do not change.
+def format_powers(cell: str) -> str:
+    """Write numbers in Python's exponential notation with a power of ten.
 
-    >>> format_power("3e-08"), format_power("1e+12"), format_power("0.5")
-    ('3·10⁻⁸', '10¹²', '0.5')
+    >>> format_powers("3e-08"), format_powers("eps = 1e-5"), format_powers("0.5")
+    ('3·10⁻⁸', 'eps = 10⁻⁵', '0.5')
     """
-    match = EXPONENTIAL.fullmatch(cell)
-    if match is None:
-        return cell
+    return EXPONENTIAL.sub(_format_power, cell)
+
+
+def _format_power(match: re.Match[str]) -> str:
     power = "10" + str(int(match[2])).translate(SUPERSCRIPTS)
     return power if match[1] == "1" else f"{match[1]}·{power}"
 
