@@ -12,7 +12,7 @@ The metadata of a cell define how the cell becomes a slide. Jupyter defines `sli
 following entries are under `npformer`:
 
 title     the title of the slide
-stage     a shorter text for the slide; in a code cell, formulas below the picture
+stage     a shorter text for the slide; in a code cell, formulas below the picture or above the table
 ask       a shorter question
 answer    a shorter answer
 code      the lines of the cell's code that are shown, such as "2-5"
@@ -508,7 +508,8 @@ def make_code_slides(cell: dict[str, Any], introduction: str = "") -> list[Slide
     elif code:
         slides = [Slide(f"{heading}\n\n{code}", tuple(outputs))]  # The output appears after a click.
     else:
-        slides = [Slide("\n\n".join([heading, *outputs]))]
+        parts = (heading, get_entry(cell, "stage"), *outputs)
+        slides = [Slide("\n\n".join(part for part in parts if part))]
     has_player = bool(pictures) and pictures[-1].startswith("<iframe")
     instruction = PLAYING if has_player else "Run."
     last = add_answer(slides[-1], cell, f"{introduction}\n\n{instruction} The whole cell:")

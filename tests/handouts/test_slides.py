@@ -511,6 +511,10 @@ def test_convert_formula_repairs_hats_and_brackets(tex, mathml):
     assert mathml in slides.MATH.sub(slides.convert_formula, f"${tex}$")
 
 
+def test_make_code_slides_formula_is_above_the_table():
+    assert make_printed_slide("1.5", stage="$$x$$", drawn="squares").text.startswith("## \n\n$$x$$\n\n<pre")
+
+
 def test_make_code_slides_leaves_out_claims():
     slide = make_printed_slide("it is equal: True", drawn="columns", code="1-1")
     assert slide.then == ()
