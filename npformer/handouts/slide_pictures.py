@@ -347,8 +347,7 @@ def _unite_places(
         if overlap <= 0:
             return []
         united.append((min(start, row_start), max(end, row_end)))
-    are_apart = all(left[1] < right[0] for left, right in itertools.pairwise(united))
-    return united if are_apart else []
+    return united
 
 
 def _draw_line(
