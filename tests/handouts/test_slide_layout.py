@@ -183,7 +183,7 @@ def test_draw_numbers_columns_without_a_name_have_none(head):
         ("a 12.5\nof 1.5", ["12.5", "1.5"]),  # it would touch a different text
     ],
 )
-def test_draw_numbers_squares_of_a_column_are_equally_wide(printed, squares):
+def test_draw_numbers_squares_of_column_equally_wide(printed, squares):
     drawn = draw_numbers(printed, Drawing("squares", where=r"\d+\.\d+"))
     assert re.findall(r'<b class="square"[^>]*>(.*?)</b>', drawn) == squares
 
