@@ -22,6 +22,12 @@ PATTERNS = {  # the default patterns for the numbers that are drawn
 PATTERNS["signed"] = PATTERNS["squares"]
 CLAIM = re.compile(r"\b(?:True|False)$")  # A line with this end is a check for readers. Slides leave it out.
 ARRAY = re.compile(r"\[([^\[\]]*)\]")  # a row of an array in printed output
+NUMBERS = re.compile(r"\[*\[ *-?\d+(?:\.\d*| +-?\d+)(?: +-?\d+\.?\d*)* *\]+")  # an array, or one of its rows
+POINT = re.compile(r"(?<![^ ])(-?\d+)\.(?= |$)")  # the point of a number without decimals
+EXPONENTIAL = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([-+]\d+)\b")
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+DIGITS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+POWER = re.compile(r"(?:(\d+(?:\.\d+)?)·)?10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
 NUMBER = re.compile(r"(-?\d+)(\.?\d*)")  # a number with the parts before and after its decimal point
 LETTER = 0.522  # the width of a letter on a slide, in em
 LONGEST, SHORTEST = 40, 8  # the limits of a bar's width, in letters
@@ -50,7 +56,7 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     """Format printed output as HTML, and draw its numbers as bars or squares.
 
     All numbers share one scale, which ends at the largest number, or at 100 if there are percentages. A word
-    that matches gets a full bar or square.
+    that matches gets a full bar or square. The result is empty if the output contains only claims.
 
     Parameters
     ----------
@@ -70,6 +76,8 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     """
     pattern = re.compile(drawing.where or PATTERNS[drawing.kind])
     lines = select_lines(printed, drawing, pattern)
+    if not lines:
+        return ""
     matches = [list(pattern.finditer(line)) for line in lines]
     if not any(matches):
         return enlarge("\n".join(lines))
@@ -79,9 +87,11 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     longest = max(len(line) for line in lines)
     bars = _place_bars(lines, matches) if drawing.kind == "bars" else Bars()
     is_signed = drawing.kind == "signed" or any(match[0].startswith("-") for row in matches for match in row)
+    lines = [remove_brackets(line).ljust(longest) for line in lines]
+    places = widen_places(lines, [[match.span() for match in row] for row in matches])
     rows = [
-        _draw_line(line.ljust(longest), line_matches, line_shares, bars.width, hidden, bars.below, is_signed)
-        for line, line_matches, line_shares in zip(lines, matches, compute_shares(matches), strict=True)
+        _draw_line(line, line_places, line_shares, bars.width, hidden, bars.below, is_signed)
+        for line, line_places, line_shares in zip(lines, places, compute_shares(matches), strict=True)
     ]
     if bars.names and not hidden:
         padded = [html.escape(name.ljust(bars.width)) for name in bars.names]
@@ -162,7 +172,7 @@ def select_lines(printed: str, drawing: Drawing, pattern: re.Pattern[str]) -> li
         return arrange_columns(printed, drawing.row, drawing.head)
     lines = printed.split("\n")
     lines = [line for line in lines if pattern.search(line) or not CLAIM.search(line)]
-    return narrow_columns(align_arrays(lines))
+    return narrow_columns(align_arrays(lines)) if lines else []
 
 
 def arrange_columns(printed: str, row: str, head: str) -> list[str]:
@@ -175,7 +185,11 @@ def arrange_columns(printed: str, row: str, head: str) -> list[str]:
     for match in re.finditer(row, printed, flags=re.M):
         first, *others = ((column or "") for column in match.groups())
         table.append([first.rstrip(), *(column.strip() for column in others)])
-    widths = [max(len(column) for column in columns) for columns in zip(*table, strict=True)]
+    table = [[format_powers(cell) for cell in cells] for cells in table]
+    body = table[1:] if head else table
+    columns = [cells if i == 0 else align_points(cells) for i, cells in enumerate(zip(*body, strict=True))]
+    table[len(table) - len(body) :] = [list(cells) for cells in zip(*columns, strict=True)]
+    widths = [max(len(cell) for cell in cells) for cells in zip(*table, strict=True)]
     arranged = []
     for first, *others in table:
         cells = [first.ljust(widths[0])]
@@ -183,6 +197,36 @@ def arrange_columns(printed: str, row: str, head: str) -> list[str]:
             cells.append(column.rjust(width))
         arranged.append("   ".join(cells).rstrip())
     return arranged
+
+
+def format_powers(cell: str) -> str:
+    """Write numbers in Python's exponential notation with a power of ten.
+
+    >>> format_powers("3e-08"), format_powers("eps = 1e-5"), format_powers("0.5")
+    ('3·10⁻⁸', 'eps = 10⁻⁵', '0.5')
+    """
+    return EXPONENTIAL.sub(_format_power, cell)
+
+
+def _format_power(match: re.Match[str]) -> str:
+    power = "10" + str(int(match[2])).translate(SUPERSCRIPTS)
+    return power if match[1] == "1" else f"{match[1]}·{power}"
+
+
+def align_points(cells: Sequence[str]) -> list[str]:
+    """Add spaces to the numbers of a column, so that their decimal points align at the right edge.
+
+    >>> align_points(["0.54", "-0.841", "0", ""])
+    ['0.54 ', '-0.841', '0    ', '']
+    """
+    decimals = []
+    for cell in cells:
+        number = NUMBER.fullmatch(cell)
+        if cell and number is None:
+            return list(cells)
+        decimals.append(len(number[2]) if number else 0)
+    longest = max(decimals)
+    return [cell and cell + " " * (longest - n) for cell, n in zip(cells, decimals, strict=True)]
 
 
 def align_arrays(lines: Sequence[str]) -> list[str]:
@@ -245,9 +289,70 @@ def choose_bar_width(longest: int, most_matches: int, n_lines: int) -> int:
     return int(min(LONGEST, max(SHORTEST, free)))
 
 
+def remove_brackets(line: str) -> str:
+    """Replace the brackets of arrays, and the points of numbers without decimals, by spaces.
+
+    >>> remove_brackets("x[0] [[1. 2.5]")
+    'x[0]   1  2.5 '
+    """
+    line = NUMBERS.sub(lambda array: re.sub(r"[\[\]]", " ", array[0]), line)
+    return POINT.sub(r"\1 ", line)
+
+
+def widen_places(
+    lines: Sequence[str], places: Sequence[Sequence[tuple[int, int]]]
+) -> list[list[tuple[int, int]]]:
+    """Return the places of the numbers with the same place for all numbers of a column.
+
+    Successive rows belong together if they have equally many numbers and the i-th numbers overlap. A place
+    is not widened if it would contain or touch other text.
+
+    >>> widen_places(["a  1.5", "b 12.5"], [[(3, 6)], [(2, 6)]])
+    [[(2, 6)], [(2, 6)]]
+    """
+    columns: list[tuple[int, int]] = []
+    groups: list[tuple[list[int], list[tuple[int, int]]]] = []  # the rows and the columns of each table
+    for i, row in enumerate(places):
+        if not row:
+            continue
+        united = _unite_places(columns, row)
+        if united:
+            groups[-1][0].append(i)
+            groups[-1][1][:] = united
+        else:
+            groups.append(([i], list(row)))
+        columns = groups[-1][1]
+    widened = [list(row) for row in places]
+    for rows, columns in groups:
+        for i in rows:
+            for j, (start, end) in enumerate(columns):
+                own_start, own_end = places[i][j]
+                before = lines[i][max(start - 1, 0) : own_start] if start < own_start else ""
+                after = lines[i][own_end : end + 1] if end > own_end else ""
+                is_free = (before + after).strip() == ""
+                if is_free:
+                    widened[i][j] = (start, end)
+    return widened
+
+
+def _unite_places(
+    columns: Sequence[tuple[int, int]], row: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Return columns that contain a row too, or [] if the row does not have the same columns."""
+    if len(columns) != len(row):
+        return []
+    united = []
+    for (start, end), (row_start, row_end) in zip(columns, row, strict=True):
+        overlap = min(end, row_end) - max(start, row_start)
+        if overlap <= 0:
+            return []
+        united.append((min(start, row_start), max(end, row_end)))
+    return united
+
+
 def _draw_line(
     line: str,
-    matches: Sequence[re.Match[str]],
+    places: Sequence[tuple[int, int]],
     shares: Sequence[float],
     bar_width: int,
     hidden: bool,
@@ -257,14 +362,14 @@ def _draw_line(
     """Draw one line, with its numbers on squares, or with bars after or below the line."""
     numbers = []
     bars = []
-    for match, share in zip(matches, shares, strict=True):
+    for (start, end), share in zip(places, shares, strict=True):
         if hidden:
-            numbers.append(draw_gap(len(match[0])))
+            numbers.append(draw_gap(end - start))
         else:
-            numbers.append(draw_square(match[0], 0 if bar_width else share, is_signed))
+            numbers.append(draw_square(line[start:end], 0 if bar_width else share, is_signed))
         if bar_width:
             bars.append(" " * bar_width if hidden else draw_bar(share, bar_width))
-    return ("\n" if below else "  ").join([replace_matches(line, matches, numbers), *bars])
+    return ("\n" if below else "  ").join([replace_places(line, places, numbers), *bars])
 
 
 def enlarge(printed: str) -> str:
@@ -344,7 +449,7 @@ def narrow_columns(lines: Sequence[str]) -> list[str]:
 def compute_shares(matches: Sequence[Sequence[re.Match[str]]]) -> list[list[float]]:
     """Return each number divided by the largest number, or by 100 if there are percentages. A word gets 1.
 
-    >>> compute_shares([list(re.finditer("[0-9]+|x", line)) for line in ("1 8", "50 %", "2 x")])
+    >>> compute_shares([list(re.finditer("[0-9]+%?|x", line)) for line in ("1 8", "50 %", "2% x")])
     [[0.01, 0.08], [0.5], [0.02, 1.0]]
     """
     largest = 0.0
@@ -353,7 +458,7 @@ def compute_shares(matches: Sequence[Sequence[re.Match[str]]]) -> list[list[floa
         for match in row:
             largest = max(largest, parse_magnitude(match[0]))
             after = match.string[match.end() :]
-            has_percentages = has_percentages or after.lstrip().startswith("%")
+            has_percentages = has_percentages or match[0].endswith("%") or after.lstrip().startswith("%")
     if has_percentages:
         largest = 100.0
     return [[_compute_share(match[0], largest) for match in row] for row in matches]
@@ -369,23 +474,30 @@ def _compute_share(text: str, largest: float) -> float:
 def parse_magnitude(text: str) -> float:
     """Return the absolute value of a number, or -1 for a word.
 
-    >>> parse_magnitude("-1,024"), parse_magnitude("float64")
-    (1024.0, -1.0)
+    >>> parse_magnitude("-1,024"), parse_magnitude("5·10⁻²"), parse_magnitude("float64")
+    (1024.0, 0.05, -1.0)
     """
-    number = text.replace(",", "")
+    power = POWER.fullmatch(text.strip())
+    if power:
+        return float(f"{power[1] or 1}e{power[2].translate(DIGITS)}")
+    number = text.replace(",", "").removesuffix("%")
     if re.fullmatch(r"-?\d*\.?\d+\.?", number):
         return abs(float(number))
     return -1.0
 
 
-def replace_matches(line: str, matches: Sequence[re.Match[str]], parts: Sequence[str]) -> str:
-    """Return the line as HTML, in which parts replace the matches."""
+def replace_places(line: str, places: Sequence[tuple[int, int]], parts: Sequence[str]) -> str:
+    """Return the line as HTML, in which parts replace the letters at the given places.
+
+    >>> replace_places("1 < 2", [(0, 1), (4, 5)], ["a", "b"])
+    'a &lt; b'
+    """
     pieces = []
     position = 0
-    for match, part in zip(matches, parts, strict=True):
-        pieces.append(html.escape(line[position : match.start()]))
+    for (start, end), part in zip(places, parts, strict=True):
+        pieces.append(html.escape(line[position:start]))
         pieces.append(part)
-        position = match.end()
+        position = end
     pieces.append(html.escape(line[position:]))
     return "".join(pieces)
 
@@ -401,7 +513,7 @@ def draw_square(text: str, share: float, is_signed: bool) -> str:
         return number
     largest_colour = PURPLE
     if is_signed:
-        largest_colour = BLUE if text.startswith("-") else RED
+        largest_colour = BLUE if text.lstrip().startswith("-") else RED
     return f'<b class="square" style="background: {mix_with_white(largest_colour, share)}">{number}</b>'
 
 

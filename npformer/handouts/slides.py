@@ -12,7 +12,7 @@ The metadata of a cell define how the cell becomes a slide. Jupyter defines `sli
 following entries are under `npformer`:
 
 title     the title of the slide
-stage     a shorter text for the slide; in a code cell, formulas below the picture
+stage     a shorter text for the slide; in a code cell, formulas below the picture or above the table
 ask       a shorter question
 answer    a shorter answer
 code      the lines of the cell's code that are shown, such as "2-5"
@@ -82,6 +82,11 @@ MATH = re.compile(
     r"|(?P<space>(?<=\d) (?=%))",
     flags=re.S,
 )
+REPAIRS = {  # in the MathML of a formula
+    "&#x0005E;</mo></mover>": "\u02c6</mo></mover>",  # a flat hat
+    "<mo>&#x00028;</mo><mtable>": '<mo stretchy="true">&#x00028;</mo><mtable>',  # as high as the matrix
+    "</mtable><mo>&#x00029;</mo>": '</mtable><mo stretchy="true">&#x00029;</mo>',
+}
 
 
 class Slide(NamedTuple):
@@ -503,7 +508,8 @@ def make_code_slides(cell: dict[str, Any], introduction: str = "") -> list[Slide
     elif code:
         slides = [Slide(f"{heading}\n\n{code}", tuple(outputs))]  # The output appears after a click.
     else:
-        slides = [Slide("\n\n".join([heading, *outputs]))]
+        parts = (heading, get_entry(cell, "stage"), *outputs)
+        slides = [Slide("\n\n".join(part for part in parts if part))]
     has_player = bool(pictures) and pictures[-1].startswith("<iframe")
     instruction = PLAYING if has_player else "Run."
     last = add_answer(slides[-1], cell, f"{introduction}\n\n{instruction} The whole cell:")
@@ -549,7 +555,9 @@ def list_outputs(cell: dict[str, Any], hidden: bool = False) -> list[str]:
     outputs = []
     for output in cell["outputs"]:
         for part in format_output(output):
-            outputs.append(draw_printed(part, cell, hidden))
+            drawn = draw_printed(part, cell, hidden)
+            if drawn:
+                outputs.append(drawn)
     return outputs
 
 
@@ -737,6 +745,8 @@ def convert_formula(match: re.Match[str]) -> str:
     tex = re.sub(r"\\(sin|cos|exp|ln|log) +(?=[\w\\])", r"\\\1\\,", tex)  # adds the space in "sin 1"
     tex = re.sub(r"(?<=\w)(?<!\\)(?=\\(?:sin|cos)\b)", r"\\,", tex)  # adds the space in "i sin b"
     formula = str(convert(tex, display="block" if is_displayed else "inline"))
+    for old, new in REPAIRS.items():
+        formula = formula.replace(old, new)
     if match["before"] or match["after"]:
         return f'<span class="unbroken">{match["before"]}{formula}{match["after"]}</span>'
     return formula

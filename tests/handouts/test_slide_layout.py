@@ -169,3 +169,29 @@ def test_draw_numbers_head_names_the_numbers():
 def test_draw_numbers_columns_without_a_name_have_none(head):
     drawn = draw_numbers(f"{head}\nseed 0   1.5   2.5", Drawing("bars", where=r"\d\.\d"))
     assert read_text_of_lines(drawn)[0] == head
+
+
+@pytest.mark.parametrize(
+    ("printed", "squares"),
+    [
+        ("a 1.5   2.5\nb 12.5  0.5", ["1.5 ", "2.5", "12.5", "0.5"]),  # one column may be wider
+        ("a 1.5\nb 12.5 0.5", ["1.5", "12.5", "0.5"]),  # a different number of columns
+        ("1.5\nname  2.5", ["1.5", "2.5"]),  # different places
+        ("1.25 2.5\n    10.5  3.5", ["1.25", "2.5", "10.5", "3.5"]),  # the second overlaps the first
+        ("1.2 34.5 6.7\n    1.25 x34.5", ["1.2", "34.5", "6.7", "1.25", "34.5"]),
+        ("12.5\nx1.5", ["12.5", "1.5"]),  # a different text
+        ("a 12.5\nof 1.5", ["12.5", "1.5"]),  # it would touch a different text
+    ],
+)
+def test_draw_numbers_squares_of_column_equally_wide(printed, squares):
+    drawn = draw_numbers(printed, Drawing("squares", where=r"\d+\.\d+"))
+    assert re.findall(r'<b class="square"[^>]*>(.*?)</b>', drawn) == squares
+
+
+def test_draw_numbers_array_has_no_brackets():
+    drawn = draw_numbers("x [1. 2.5] of 2\nx[0] [3. 4. ]", Drawing("squares", where=r"2\.5"))
+    assert read_text_of_lines(drawn) == ["x  1  2.5  of 2", "x[0]  3  4"]
+
+
+def test_draw_numbers_leaves_out_claims():
+    assert draw_numbers("it is equal: True", Drawing("columns")) == ""

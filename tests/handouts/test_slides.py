@@ -381,10 +381,10 @@ def test_make_code_slides_squares_share_one_scale():
     assert "```python\nx\n```" in slide.text
     squares = re.findall(r'<b class="square" style="background: (.+?)">(.+?)</b>', slide.then[0])
     assert squares == [
-        (mix_with_white(RED, 0.5), "2."),
-        (mix_with_white(BLUE, 0.25), "-1."),
+        (mix_with_white(RED, 0.5), "2 "),
+        (mix_with_white(BLUE, 0.25), "-1 "),
         (mix_with_white(RED, 0.125), "0.5"),
-        (mix_with_white(RED, 1), "4."),
+        (mix_with_white(RED, 1), "4 "),
     ]
 
 
@@ -498,6 +498,26 @@ def test_convert_formula_keeps_punctuation_on_the_same_line():
     before, kept, after = re.split('<span class="unbroken">(.*?)</span>', page)
     assert before == "So " and re.fullmatch(r"\(<math.*</math>\),", kept)
     assert after.startswith(" <math") and after.endswith(" holds in 32\u00a0% of <code>9 %</code>.")
+
+
+@pytest.mark.parametrize(
+    ("tex", "mathml"),
+    [
+        (r"\hat{x}", "<mo>\u02c6</mo></mover>"),
+        (r"\begin{pmatrix}1\end{pmatrix}", '<mo stretchy="true">&#x00028;</mo><mtable>'),
+    ],
+)
+def test_convert_formula_repairs_hats_and_brackets(tex, mathml):
+    assert mathml in slides.MATH.sub(slides.convert_formula, f"${tex}$")
+
+
+def test_make_code_slides_formula_is_above_the_table():
+    assert make_printed_slide("1.5", stage="$$x$$", drawn="squares").text.startswith("## \n\n$$x$$\n\n<pre")
+
+
+def test_make_code_slides_leaves_out_claims():
+    slide = make_printed_slide("it is equal: True", drawn="columns", code="1-1")
+    assert slide.then == ()
 
 
 MOST_WORDS, MOST_LINES = 40, 8  # the largest numbers of words and of code lines on a slide

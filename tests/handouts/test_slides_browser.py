@@ -135,7 +135,8 @@ IN_THE_PLAYER = """([floors, tables, many, only]) => {
   const sticks = part => part.scrollHeight > part.clientHeight + 1 || part.scrollWidth > part.clientWidth + 1;
   const small = (top, floor) => [top, ...top.querySelectorAll("*")].some(part => {
     const written = [...part.childNodes].some(node => node.nodeType == 3 && node.textContent.trim());
-    const scale = part.closest("svg") ? page : 1, size = parseFloat(getComputedStyle(part).fontSize) * scale;
+    const scale = (part.closest("svg") ? page : 1) / (part.closest("sub, sup") ? 0.7 : 1);
+    const size = parseFloat(getComputedStyle(part).fontSize) * scale;
     return written && part.getBoundingClientRect().width && size < floor - 0.01;
   });
   for (const step of player.steps.filter(step => !only || only.includes(step.name))) {

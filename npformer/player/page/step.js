@@ -110,21 +110,21 @@ function drawCells(step) {
 const SCROLLS = "(max-width: 700px), (max-width: 1000px) and (max-height: 500px)"; // as in look.css
 const LEAST = 7.5; // in font sizes; the strip is hidden if it has less space
 
-// Set the largest font size with which all tables fit on the screen: at most 28 pixels at 1280 × 720. The
-// live strip gets the space below; for it, the font may be a seventh smaller. A narrow page scrolls.
+// Set the largest font size with which all tables fit on the screen: at most --largest pixels at 1280 × 720.
+// The live strip gets the space below; for it, the font may shrink to 24 pixels. A narrow page scrolls.
 export function fit() {
   const { root, stage, strip } = page, screen = Math.min(innerHeight / 720, innerWidth / 1280);
   root.style.setProperty("--tables", "minmax(0, 1fr)");
   root.style.setProperty("--live", "0");
   strip.hidden = true;
   const fits = () => stage.scrollHeight <= stage.clientHeight && stage.scrollWidth <= stage.clientWidth;
-  const most = show.onStage ? 64 : 28;
-  let pixels = Math.round(most * Math.max(1, screen));
+  const scale = Math.max(1, screen), most = Number(getComputedStyle(root).getPropertyValue("--largest"));
+  let pixels = Math.round(most * scale);
   do stage.style.fontSize = `${pixels}px`; while (!fits() && --pixels > 12);
   if (!show.live || show.onStage) return;
   const large = pixels, least = LEAST * parseFloat(getComputedStyle(root).fontSize);
   const isRoom = () => stage.clientHeight - used(stage) >= least || matchMedia(SCROLLS).matches;
-  while (!isRoom() && pixels > large * 6 / 7) stage.style.fontSize = `${--pixels}px`;
+  while (!isRoom() && pixels > Math.min(large, 28 * scale) * 6 / 7) stage.style.fontSize = `${--pixels}px`;
   strip.hidden = !isRoom();
   if (strip.hidden) return void (stage.style.fontSize = `${large}px`);
   root.style.setProperty("--tables", `${Math.ceil(used(stage))}px`);
@@ -133,8 +133,9 @@ export function fit() {
 }
 
 function used(stage) {
-  const { top } = stage.getBoundingClientRect();
-  return Math.max(...[...stage.children].map(child => child.getBoundingClientRect().bottom - top)) + 4;
+  const boxes = [...stage.children].map(child => child.getBoundingClientRect());
+  const height = Math.max(...boxes.map(box => box.bottom)) - Math.min(...boxes.map(box => box.top));
+  return parseFloat(getComputedStyle(stage).paddingTop) + height + 4;
 }
 
 function sumOf(cell) {
