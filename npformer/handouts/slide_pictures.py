@@ -200,16 +200,19 @@ def arrange_columns(printed: str, row: str, head: str) -> list[str]:
 
 
 def format_powers(cell: str) -> str:
-    """Write numbers in Python's exponential notation with a power of ten.
+    """Write numbers in Python's exponential notation with a power of ten, or in full if they are 1 to 9999.
 
-    >>> format_powers("3e-08"), format_powers("eps = 1e-5"), format_powers("0.5")
-    ('3·10⁻⁸', 'eps = 10⁻⁵', '0.5')
+    >>> format_powers("3e-08"), format_powers("eps = 1e-5"), format_powers("0.5"), format_powers("2e+01")
+    ('3·10⁻⁸', 'eps = 10⁻⁵', '0.5', '20')
     """
     return EXPONENTIAL.sub(_format_power, cell)
 
 
 def _format_power(match: re.Match[str]) -> str:
-    power = "10" + str(int(match[2])).translate(SUPERSCRIPTS)
+    exponent = int(match[2])
+    if 0 <= exponent <= 3:
+        return f"{float(match[0]):g}"
+    power = "10" + str(exponent).translate(SUPERSCRIPTS)
     return power if match[1] == "1" else f"{match[1]}·{power}"
 
 
@@ -368,7 +371,7 @@ def _draw_line(
         else:
             numbers.append(draw_square(line[start:end], 0 if bar_width else share, is_signed))
         if bar_width:
-            bars.append(" " * bar_width if hidden else draw_bar(share, bar_width))
+            bars.append(draw_bar(0 if hidden else share, bar_width))
     return ("\n" if below else "  ").join([replace_places(line, places, numbers), *bars])
 
 
@@ -527,10 +530,9 @@ def mix_with_white(colour: tuple[int, int, int], share: float) -> str:
 
 
 def draw_bar(share: float, bar_width: int) -> str:
-    """Return a bar that fills a share of the full width. The rest of the width remains empty."""
-    length = LETTER * bar_width * share
-    rest = LETTER * bar_width * (1 - share)
-    return f'<b class="bar" style="width: {length:.2f}em; margin-right: {rest:.2f}em"></b>'
+    """Return a bar that fills a share of its track, which shows the full width."""
+    track = f"width: {LETTER * bar_width:.2f}em"
+    return f'<b class="track" style="{track}"><b class="bar" style="width: {100 * share:.1f}%"></b></b>'
 
 
 def draw_gap(n_letters: int) -> str:

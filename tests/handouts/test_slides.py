@@ -292,8 +292,10 @@ def test_make_slides_question_shows_the_table_with_gaps():
         ["yes", "and", "no:", "25.0", "%"],
     ]
     bar_width = choose_bar_width(len("a fair coin:  50.0 %"), 1, 2)
-    fifty, quarter = (float(number) for number in re.findall(r"width: (.+?)em", after.text))
-    assert fifty == pytest.approx(2 * quarter, abs=0.02) == pytest.approx(0.5 * bar_width * LETTER, abs=0.02)
+    tracks = [float(number) for number in re.findall(r"width: (.+?)em", after.text)]
+    assert tracks == pytest.approx([bar_width * LETTER] * 2, abs=0.01)
+    assert re.findall(r"width: ([\d.]+)%", after.text) == ["50.0", "25.0"]
+    assert re.findall(r"width: ([\d.]+)%", before.text) == ["0.0", "0.0"]  # at the question, the tracks are empty
     (reply,) = after.then
     assert reply.startswith(slides.ANSWERED) and "print(x)" in after.notes
     assert "fair coin" in before.text and not re.search(r">[^<]*\d", before.text.partition(">")[2])
@@ -423,7 +425,7 @@ def test_make_code_slides_words_are_marked():
 
 def test_make_code_slides_bars_of_zeros_are_empty():
     slide = make_printed_slide("a 0.0\nb 0.0", drawn="bars")
-    assert slide.text.count("width: 0.00em") == 2
+    assert slide.text.count("width: 0.0%") == 2
 
 
 def test_make_code_slides_shows_a_table_instead():
