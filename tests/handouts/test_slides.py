@@ -295,7 +295,8 @@ def test_make_slides_question_shows_the_table_with_gaps():
     tracks = [float(number) for number in re.findall(r"width: (.+?)em", after.text)]
     assert tracks == pytest.approx([bar_width * LETTER] * 2, abs=0.01)
     assert re.findall(r"width: ([\d.]+)%", after.text) == ["50.0", "25.0"]
-    assert re.findall(r"width: ([\d.]+)%", before.text) == ["0.0", "0.0"]  # at the question, the tracks are empty
+    # At the question, the tracks are empty.
+    assert re.findall(r"width: ([\d.]+)%", before.text) == ["0.0", "0.0"]
     (reply,) = after.then
     assert reply.startswith(slides.ANSWERED) and "print(x)" in after.notes
     assert "fair coin" in before.text and not re.search(r">[^<]*\d", before.text.partition(">")[2])
