@@ -71,6 +71,7 @@ ANSWERED = '<i class="over answer"></i>'  # marks an answer, which is shown at t
 BAR = '<i class="over'  # the begin of the marks of a question and an answer
 FRAME = re.compile(r"""<iframe title="([^"]*)"[^>]*? srcdoc='([^']*)'></iframe>""")
 IMAGE = re.compile(r"<img [^>]*>")
+SIGN = re.compile(r"(&#x000(?:28|2C|3D);</mo>(?:<mspace [^>]*/>)*)<mo>(?=&#x02212;</mo>)")  # after ( , or =
 SHOWN = re.compile(r"<img [^>]*>|```text\n.*?```|<pre .*?</pre>", flags=re.S)
 PRINTED = re.compile(r"```text\n(.*?)\n```", flags=re.S)
 SECTION = re.compile(r"^## (\d+\.\d+) ", flags=re.M)
@@ -747,6 +748,7 @@ def convert_formula(match: re.Match[str]) -> str:
     formula = str(convert(tex, display="block" if is_displayed else "inline"))
     for old, new in REPAIRS.items():
         formula = formula.replace(old, new)
+    formula = SIGN.sub(r'\1<mo form="prefix">', formula)  # without the spaces of a subtraction
     if match["before"] or match["after"]:
         return f'<span class="unbroken">{match["before"]}{formula}{match["after"]}</span>'
     return formula

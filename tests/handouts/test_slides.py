@@ -523,6 +523,12 @@ def test_make_code_slides_leaves_out_claims():
     assert slide.then == ()
 
 
+def test_convert_formula_marks_signs_of_negative_numbers():
+    formula = slides.MATH.sub(slides.convert_formula, r"$(-1,\; -2) - 3 = -4$")
+    assert formula.count("&#x02212;") == 4
+    assert formula.count('<mo form="prefix">&#x02212;</mo>') == 3
+
+
 MOST_WORDS, MOST_LINES = 40, 8  # the largest numbers of words and of code lines on a slide
 PICTURE_TAG = r'\$\$|<img |<iframe |<pre class="drawn"'  # a formula, a picture, a player or a drawn table
 

@@ -254,6 +254,15 @@ def test_picture_for_slides_has_twice_the_pixels(displayed, monkeypatch):
     assert bundle_of(displayed[0])["text/html"].count("data-empty=") == 1
 
 
+def test_curves_have_the_full_height_on_slides(monkeypatch):
+    def draw():
+        return plots.curves(np.arange(2), {"": {"x": np.arange(2)}}, x_label="x", height=3)
+
+    assert draw().get_figheight() == 3
+    monkeypatch.setenv(style.STAGE, "")
+    assert draw().get_figheight() == 4.4
+
+
 @pytest.mark.parametrize("name", ["curves", "heat_maps", "accuracy"])
 def test_panels_of_gives_the_positions_of_panels(name, monkeypatch):
     """Paint each panel red in turn, and compare the red pixels with the result of `panels_of`."""

@@ -185,7 +185,7 @@ def score_tiles(n_tiles: int, now: tuple[int, int]) -> "Figure":
     from matplotlib.patches import Rectangle
 
     states = tile_states(n_tiles, now)
-    figure = new_figure(7.6, 4.6)
+    figure = new_figure(7.6, 4.1)
     axes = figure.add_subplot()
     for (row, column), state in np.ndenumerate(states):
         axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **LOOKS[state]))

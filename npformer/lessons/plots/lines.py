@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COMPARED = ((INK, "o-"), ("#CC79A7", "s--"), ("#56B4E9", "^:"))  # (colour, marker and dashes)
+FULL_HEIGHT = 4.4  # of a figure, in inches
 
 
 @in_style
@@ -34,6 +35,7 @@ def curves(
     y_label: str = "",
     mark: tuple[float, str] | None = None,
     shared_legend: bool = False,
+    height: float = FULL_HEIGHT,
 ) -> "Figure":
     """Draw lines over a common x axis, at most three in a panel.
 
@@ -48,6 +50,8 @@ def curves(
         An x value to mark with a vertical line, and the text next to the line.
     shared_legend : bool
         Whether one legend below the panels replaces the legends inside the panels.
+    height : float
+        The height of the figure in inches. On slides, the figure always has its full height.
 
     Returns
     -------
@@ -59,7 +63,7 @@ def curves(
     ['up']
     """
     width = 10 if len(panels) == 1 else 12
-    figure, axes_and_lines = make_panels(panels, width, 4.4)
+    figure, axes_and_lines = make_panels(panels, width, FULL_HEIGHT if is_for_slides() else height)
     for axes, lines in axes_and_lines:
         for line in assign_styles(lines):
             dashes = line.marker_and_dashes[1:]
