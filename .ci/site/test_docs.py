@@ -173,7 +173,7 @@ def test_reference_names_every_parameter(opened):
 
 def group_functions_by_page():
     """Return {page: the public functions that this page documents}."""
-    pages = {}
+    pages: dict[str, list] = {}
     for name in npformer.__all__:
         function = inspect.unwrap(getattr(npformer, name))
         page = f"api/{function.__module__}.html" if inspect.isfunction(function) else ""
