@@ -141,10 +141,10 @@ def test_reward_without_digits_is_hacked():
 @pytest.mark.parametrize(("answer", "setting", "field", "sentence"), [
     ("12.6a", "imitation", "exact", "only {} to 38 % are correct, depending on the seed"),
     ("12.6a", "imitation", "exact", "Ten stored seeds gave {} to {} %"),
-    ("12.10a", "more imitation", "exact", "{} to {} % are correct after 340 steps of imitation"),
-    ("12.10a", "reward", "exact", "and 300 steps of reward, {} to {} % are correct"),
+    ("12.10a", "more imitation", "exact", "imitation sorts better: {} to {} % of its answers are correct"),
+    ("12.10a", "reward", "exact", "With reward, {} to {} % are correct"),
     ("12.10a", "imitation", "found", "16 attempts find a correct answer for {} to {} % of the prompts"),
-    ("12.10a", "reward", "found", "16 attempts now reach only {} to {} %"),
+    ("12.10a", "reward", "found", "it now finds a correct answer for only {} to {} % of the prompts"),
 ])  # fmt: skip
 def test_answers_quote_the_stored_ranges(answer, setting, field, sentence):
     percent = sorter.read_results(setting, field)
@@ -154,14 +154,15 @@ def test_answers_quote_the_stored_ranges(answer, setting, field, sentence):
 
 def test_answer_quotes_the_stored_means():
     ends = [math.floor(100 * exact(name).mean() + 0.5) for name in ("R, no baseline", "reward")]
-    assert "{} % are correct on average, compared with {} %".format(*ends) in reveal("12.7d").text
+    sentence = "{} % of the answers are correct on average, compared with {} %"
+    assert sentence.format(*ends) in reveal("12.7d").text
 
 
 def test_lesson_quotes_the_stored_updates():
     (cell,) = [cell for cell in LESSON["cells"] if cell["id"] == "l12-8-controls"]
     ranges = {
-        "four updates, clipped": "{} to {} % are correct",
-        "one update": "compared with {} to {} % after one update",
+        "four updates, clipped": "{} to {} % of the answers are correct",
+        "one update": "compared with {} to {} % with one update",
         "four updates, quarter rate": "learning rate, four updates give {} to {} %",
         "four updates, quarter rate, wide limit": "With the wide limit, four updates give {} to {} %",
     }
