@@ -564,6 +564,22 @@ def test_slides_of_every_lesson_are_readable(number):
     assert 3 * len(without_picture) <= len(found), advice
 
 
+@pytest.mark.parametrize("number", list_lessons())
+def test_rows_are_found_in_the_stored_outputs(number):
+    """If the printed text of a cell changes, the entry `row` of its metadata must change, too."""
+    missing = []
+    for cell in json.loads(find_lesson(number).read_text(encoding="utf-8"))["cells"]:
+        row = slides.get_entry(cell, "row")
+        if not row or cell["cell_type"] != "code" or not cell["outputs"]:
+            continue
+        undrawn = {"npformer": {"instead": slides.get_entry(cell, "instead")}}
+        parts = slides.list_outputs({**cell, "metadata": undrawn})
+        printed = [match[1] for match in map(slides.PRINTED.fullmatch, parts) if match]
+        if not any(re.search(row, text, flags=re.M) for text in printed):
+            missing.append((cell["id"], row))
+    assert missing == []
+
+
 HOW_TO_SHORTEN = "`stage`, `ask` or `answer` in the cell's metadata gives a shorter text for the slide"
 HOW_TO_DRAW = "`drawn` in a cell's metadata draws its printed numbers."
 
