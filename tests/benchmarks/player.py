@@ -2,8 +2,8 @@
 
     uv run python tests/benchmarks/player.py
 
-The browser is Chromium without a window. Where it has no GPU, it draws with the CPU, so that other programs
-slow it down: run this script on a quiet machine.
+The browser is Chromium without a window. On a machine without a GPU, Chromium renders on the CPU. Other
+programs then slow it down, so run this script on a quiet machine.
 """
 
 import sys
