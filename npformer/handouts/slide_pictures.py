@@ -29,6 +29,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 DIGITS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 POWER = re.compile(r"(?:(\d+(?:\.\d+)?)·)?10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
 NUMBER = re.compile(r"(-?\d+)(\.?\d*)")  # a number with the parts before and after its decimal point
+MOST_SPACES = 6  # the largest number of spaces that align a number with the other numbers of its column
 LETTER = 0.522  # the width of a letter on a slide, in em
 LONGEST, SHORTEST = 40, 8  # the limits of a bar's width, in letters
 LINE_WIDTH = 81  # the number of letters in a line at 28 pixels, the smallest font size of code
@@ -217,10 +218,14 @@ def _format_power(match: re.Match[str]) -> str:
 
 
 def align_points(cells: Sequence[str]) -> list[str]:
-    """Add spaces to the numbers of a column, so that their decimal points align at the right edge.
+    """Add spaces to the numbers of a column, so that their decimal points are below each other.
+
+    If one number has many more decimals than another, the column stays as it is.
 
     >>> align_points(["0.54", "-0.841", "0", ""])
     ['0.54 ', '-0.841', '0    ', '']
+    >>> align_points(["17000", "0.00000006"])
+    ['17000', '0.00000006']
     """
     decimals = []
     for cell in cells:
@@ -229,6 +234,8 @@ def align_points(cells: Sequence[str]) -> list[str]:
             return list(cells)
         decimals.append(len(number[2]) if number else 0)
     longest = max(decimals)
+    if longest - min(decimals) > MOST_SPACES:
+        return list(cells)
     return [cell and cell + " " * (longest - n) for cell, n in zip(cells, decimals, strict=True)]
 
 
