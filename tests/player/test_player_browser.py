@@ -961,6 +961,16 @@ def test_dragging_a_number_changes_the_attention(opened):
     same_numbers(page, worked_example(changed(dog_bites_man(), "attention.W_Q", 0, dragged)))
 
 
+def test_strip_is_drawn_before_printing(opened):
+    script = """() => {
+      document.querySelector(".arcs").replaceChildren();
+      dispatchEvent(new Event("beforeprint")); // a browser may print before the next frame
+      return document.querySelectorAll(".arcs path").length;
+    }"""
+    heads, words = TRACE.named["attention.weights"].value.shape[0], 3
+    assert opened(place="h").evaluate(script) == heads * words * words
+
+
 # --- screens --------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import { addressed, go, goBack, goToCell, goToEnd, goToStation, open } from "./p
 import { move, moveStation, moveStep, present } from "./places.js";
 import { isHidden, lay, numberOf, show, state, stepNamed } from "./state.js";
 import { answer, drawCell, drawStep, fit, peek, reveal } from "./step.js";
+import { drawStripNow } from "./strip.js";
 import { endStory, pause, tell } from "./story.js";
 import { nextMoment } from "./travel.js";
 import { read } from "./words.js";
@@ -171,6 +172,7 @@ function listen() {
   }
   for (const event of ["pointerdown", "pointermove"]) curve.addEventListener(event, dragOnCurve);
   addEventListener("resize", () => { fit(); redraw(); });
+  addEventListener("beforeprint", drawStripNow);
   listenToZoom();
   document.addEventListener("fullscreenchange", () => {
     if (!document.fullscreenElement && show.onStage) setStage(false);

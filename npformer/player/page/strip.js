@@ -11,13 +11,16 @@ import { escaped, typeset, written, writtenAsGiven } from "./words.js";
 // Draw with the browser's next frame, so that fast key presses do not wait.
 let drawing = 0;
 export function drawStrip() {
-  drawing ||= requestAnimationFrame(() => {
-    drawing = 0;
-    if (page.strip.hidden) return;
-    page.arcs.innerHTML = arcs();
-    drawCurve();
-    drawTraining();
-  });
+  drawing ||= requestAnimationFrame(drawStripNow);
+}
+
+// Draw without waiting, because a page may be printed before its next frame.
+export function drawStripNow() {
+  drawing = 0;
+  if (page.strip.hidden) return;
+  page.arcs.innerHTML = arcs();
+  drawCurve();
+  drawTraining();
 }
 
 // Draw a line from each query on the left to each key on the right; a thicker line is a larger weight.
