@@ -20,6 +20,7 @@ drawn     how the printed output is drawn: "bars", "squares", "signed" or "colum
 where     which numbers are drawn, as a regular expression
 row       the columns of a row, as the groups of a regular expression; lines without a match are left out
 head      the names of the columns, such as "logits|loss"; without `row`, the names of the drawn numbers
+full      the number of a full bar or square, such as "24" in a table of answers to 24 questions
 saved     whether the slide shows the saved output of the cell, because the text describes a measured time
 instead   a table that replaces the printed output, such as one with the results of another library
 needs     the command that installs the weights of the cell; without them, its slides are left out
@@ -568,7 +569,8 @@ def draw_printed(part: str, cell: dict[str, Any], hidden: bool = False) -> str:
     kind = get_entry(cell, "drawn")
     if printed is None or not kind:
         return part
-    drawing = Drawing(kind, get_entry(cell, "where"), get_entry(cell, "row"), get_entry(cell, "head"))
+    where, row, head, full = (get_entry(cell, key) for key in ("where", "row", "head", "full"))
+    drawing = Drawing(kind, where, row, head, float(full or 0))
     return draw_numbers(printed[1], drawing, hidden)
 
 
