@@ -57,9 +57,9 @@ class Drawing(NamedTuple):
 def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     """Format printed output as HTML, and draw its numbers as bars or squares.
 
-    All numbers share one scale, which ends at `drawing.full`. If this is 0, the scale ends at the largest number,
-    or at 100 if there are percentages. A word that matches gets a full bar or square. The result is empty if the
-    output contains only claims.
+    All numbers share one scale, which ends at `drawing.full`. If this is 0, the scale ends at the largest
+    number, or at 100 if there are percentages. A word that matches gets a full bar or square. The result is
+    empty if the output contains only claims.
 
     Parameters
     ----------
