@@ -24,7 +24,8 @@ full      the number of a full bar or square, such as "24" in a table of answers
 saved     whether the slide shows the saved output of the cell, because the text describes a measured time
 instead   a table that replaces the printed output, such as one with the results of another library
 needs     the command that installs the weights of the cell; without them, its slides are left out
-station   a step of the worked example; the question's slide shows the player at this step
+station   a step of the worked example; the question's slide shows the player at this step, or at a cell of it
+decimals  the number of decimals to which this player rounds each step; without it, nothing is rounded
 again     the title of an earlier slide, whose picture or table the question's slide repeats
 cover     the part of the answer's picture that is visible before the answer is shown (see `make_covers`)
 ahead     like `cover`, but the question's slide shows the result of the next code slide in advance;
@@ -56,6 +57,7 @@ from npformer.handouts.slide_pictures import Drawing, draw_numbers, narrow_colum
 from npformer.lessons.plan import Guess, Plan, read_guesses, read_plan
 from npformer.lessons.plots.style import STAGE
 from npformer.lessons.predictions import QUESTION, reveal
+from npformer.lessons.worked_example import worked_example
 from npformer.player.player_page import OLD_BROWSER, play
 
 STAGE_FOLDER = Path(__file__).parent / "stage"
@@ -330,7 +332,9 @@ def make_subject(cell: dict[str, Any], before: Sequence[Slide], coming: dict[str
     """
     station = get_entry(cell, "station")
     if station:
-        return play(at=station)._repr_html_()
+        decimals = get_entry(cell, "decimals")
+        trace = worked_example(decimals=int(decimals)) if decimals else None
+        return play(trace, at=station)._repr_html_()
     ahead = get_entry(cell, "ahead")
     if ahead and coming:
         shown = list_outputs(coming, hidden=True)

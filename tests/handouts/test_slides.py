@@ -273,6 +273,14 @@ def test_make_slides_question_shows_its_subject():
     assert page == f"{head}<body><style>{looks}</style>" + body.replace('"at":"ffn.z,8"', '"at":""')
 
 
+@pytest.mark.parametrize(("rounding", "decimals"), [({}, "null"), ({"decimals": 3}, "3")])
+def test_make_slides_player_rounds_to_decimals(rounding, decimals):
+    asked = make_text_cell("**Predict.** Which?", predict="1.1a")
+    cell = put_on_slide(asked, title="At its cell", station="d_E,7", **rounding)
+    _, (page,) = slides.share_players(make_slides(make_notebook(cell), Plan({}), {}))
+    assert f'"decimals":{decimals},' in page
+
+
 TABLE = "a fair coin:   50.0 %\nyes and no:  25.0 %\nas in the book: True"
 
 

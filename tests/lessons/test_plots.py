@@ -517,6 +517,14 @@ def test_matrices_have_row_labels_of_their_own():
     assert "W: row unit 0:" in text and "dy: row lane 0:" in text and "b: row 0:" in text
 
 
+def test_matrices_have_column_labels_of_their_own():
+    labels = {"W": ["dog", "man"], "dy": ["man", "dog"]}
+    drawn = plots.matrices({"W": X, "dy": Y}, column_labels=labels, x_label="key", y_label="query")
+    assert [written(axes.get_xticklabels()) for axes in drawn.axes] == [["dog", "man"], ["man", "dog"]]
+    assert [axes.get_xlabel() for axes in drawn.axes] == ["key", "key"]
+    assert [axes.get_ylabel() for axes in drawn.axes] == ["query", ""]
+
+
 def test_alternative_text_of_matrices_with_different_rows():
     uneven = plots.matrices({"W": X, "b": np.ones((1, 2))}, row_labels=["dog", "man"]).get_label()
     assert uneven == "W: row dog: 1, −2; row man: 0.5, 0. b: row 0: 1, 1"

@@ -20,8 +20,8 @@ MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
 
 
 PARTS = {  # the parts of a block in order; a residual connection leads from each dot to the next plus
-    "post": ("x", "•", "attention", "+", "s", "norm", "h", "•", "FFN", "+", "t", "norm", "y"),
-    "pre": ("x", "•", "norm", "attention", "+", "h", "•", "norm", "FFN", "+", "y"),
+    "post": ("x", "•", "attention", "a", "+", "s", "norm", "h", "•", "FFN", "f", "+", "t", "norm", "y"),
+    "pre": ("x", "•", "norm", "attention", "a", "+", "h", "•", "norm", "FFN", "f", "+", "y"),
 }
 WIDTHS = {"attention": 2.0, "norm": 1.2, "FFN": 1.0, "•": 0.0}  # all other parts have width 0.5
 

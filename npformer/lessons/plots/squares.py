@@ -195,7 +195,9 @@ def matrices(
     *,
     across: int = 3,
     row_labels: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
-    column_labels: Sequence[str] | None = None,
+    column_labels: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+    x_label: str = "",
+    y_label: str = "",
     decimals: int = 2,
     signed: bool = True,
 ) -> "Figure":
@@ -210,8 +212,12 @@ def matrices(
     row_labels : sequence of str, or mapping of sequences of str, optional
         The labels at the left of each row of matrices. A mapping gives the labels of single matrices by their
         titles; a matrix without an entry has no labels.
-    column_labels : sequence of str, optional
-        The labels under each matrix; numbers from 0 if omitted.
+    column_labels : sequence of str, or mapping of sequences of str, optional
+        The labels under each matrix, or a mapping of the labels by title; numbers from 0 if omitted.
+    x_label : str
+        What the columns are, under each matrix.
+    y_label : str
+        What the rows are, at the left of each row of matrices.
     decimals : int
         The number of decimals in the squares.
     signed : bool
@@ -243,7 +249,10 @@ def matrices(
         else:
             rows = row_labels if row_labels and len(row_labels) == len(values) else None
             drawn_rows = row_labels if i % across == 0 else None
-        name_cells(axes, drawn_rows or [""] * len(values), column_labels or range(np.shape(values)[1]))
+        has_own_columns = isinstance(column_labels, Mapping)
+        columns = column_labels[title] if has_own_columns else column_labels
+        name_cells(axes, drawn_rows or [""] * len(values), columns or range(np.shape(values)[1]))
+        axes.set(xlabel=x_label, ylabel=y_label if i % across == 0 else "")
         descriptions.append(sentence(title, table_in_words(values, decimals, rows)))
     return describe(figure, ". ".join(descriptions))
 
