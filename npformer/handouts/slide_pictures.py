@@ -97,7 +97,7 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
         _draw_line(line, line_places, line_shares, bars.width, hidden, bars.below, is_signed)
         for line, line_places, line_shares in zip(lines, places, shares, strict=True)
     ]
-    if bars.names and not hidden:
+    if bars.names:
         padded = [html.escape(name.ljust(bars.width)) for name in bars.names]
         rows[_find_first_row(matches) - 1] += "".join(f"  {name}" for name in padded)
     n_letters, n_lines = _measure_table(longest, matches, bars)

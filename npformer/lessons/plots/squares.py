@@ -249,8 +249,7 @@ def matrices(
         else:
             rows = row_labels if row_labels and len(row_labels) == len(values) else None
             drawn_rows = row_labels if i % across == 0 else None
-        has_own_columns = isinstance(column_labels, Mapping)
-        columns = column_labels[title] if has_own_columns else column_labels
+        columns = column_labels[title] if isinstance(column_labels, Mapping) else column_labels
         name_cells(axes, drawn_rows or [""] * len(values), columns or range(np.shape(values)[1]))
         axes.set(xlabel=x_label, ylabel=y_label if i % across == 0 else "")
         descriptions.append(sentence(title, table_in_words(values, decimals, rows)))
