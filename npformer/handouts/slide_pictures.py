@@ -53,15 +53,16 @@ class Drawing(NamedTuple):
     row: str = ""  # a regular expression whose groups are the columns of a row
     head: str = ""  # the names of the columns, separated by "|"; without `row`, of the drawn numbers
     given: str = ""  # a regular expression for the rows whose numbers the question's slide shows
+    full: float = 0.0  # the number of a full bar or square, or 0 for the largest number
 
 
 def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     """Format printed output as HTML, and draw its numbers as bars or squares.
 
-    All numbers share one scale, which ends at the largest number, or at 100 if there are percentages. A word
-    that matches gets a full bar or square. In a group of the pattern with the name `other`, the square has a
-    different colour. In a group with the name `pale`, the text is grey, without a square. The result is empty
-    if the output contains only claims.
+    All numbers share one scale, which ends at `drawing.full`. If this is 0, the scale ends at the largest
+    number, or at 100 if there are percentages. A word that matches gets a full bar or square. In a group of the
+    pattern with the name `other`, the square has a different colour. In a group with the name `pale`, the text
+    is grey, without a square. The result is empty if the output contains only claims.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     lines = [remove_brackets(line).ljust(longest) for line in lines]
     places = widen_places(lines, [[match.span() for match in row] for row in matches])
     rows = []
-    for i, line_shares in enumerate(compute_shares(matches)):
+    for i, line_shares in enumerate(compute_shares(matches, drawing.full)):
         is_given = drawing.given != "" and re.search(drawing.given, lines[i]) is not None
         groups = [match.lastgroup for match in matches[i]]
         is_hidden = hidden and not is_given
@@ -467,8 +468,10 @@ def narrow_columns(lines: Sequence[str]) -> list[str]:
     return ["".join(line[i] for i in kept).rstrip() for line in table]
 
 
-def compute_shares(matches: Sequence[Sequence[re.Match[str]]]) -> list[list[float]]:
-    """Return each number divided by the largest number, or by 100 if there are percentages. A word gets 1.
+def compute_shares(matches: Sequence[Sequence[re.Match[str]]], full: float = 0.0) -> list[list[float]]:
+    """Return each number divided by `full`. A word gets 1.
+
+    If `full` is 0, return each number divided by the largest number, or by 100 if there are percentages.
 
     >>> compute_shares([list(re.finditer("[0-9]+%?|x", line)) for line in ("1 8", "50 %", "2% x")])
     [[0.01, 0.08], [0.5], [0.02, 1.0]]
@@ -482,6 +485,7 @@ def compute_shares(matches: Sequence[Sequence[re.Match[str]]]) -> list[list[floa
             has_percentages = has_percentages or match[0].endswith("%") or after.lstrip().startswith("%")
     if has_percentages:
         largest = 100.0
+    largest = full or largest
     return [[_compute_share(match[0], largest) for match in row] for row in matches]
 
 

@@ -160,6 +160,12 @@ def test_draw_numbers_names_the_columns_of_bars():
     assert asked.split() == ["seed", "first", "second"]
 
 
+@pytest.mark.parametrize(("full", "expected"), [(0, [100.0, 60.0]), (24, [83.3, 50.0])])
+def test_draw_numbers_full_sets_the_scale(full, expected):
+    drawn = draw_numbers("a 20 of 24\nb 12 of 24", Drawing("bars", where=r"\d+(?= of)", full=full))
+    assert [float(width) for width in re.findall(r"width: ([\d.]+)%", drawn)] == expected
+
+
 def test_draw_numbers_head_names_the_numbers():
     printed = "seed 0   1.5   2.5\nseed 1   2.0   1.0"
     bars = Drawing("bars", where=r"\d\.\d", head="loss|later loss")
