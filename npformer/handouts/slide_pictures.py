@@ -60,9 +60,9 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     """Format printed output as HTML, and draw its numbers as bars or squares.
 
     All numbers share one scale, which ends at `drawing.full`. If this is 0, the scale ends at the largest
-    number, or at 100 if there are percentages. A word that matches gets a full bar or square. In a group of the
-    pattern with the name `other`, the square has a different colour. In a group with the name `pale`, the text
-    is grey, without a square. The result is empty if the output contains only claims.
+    number, or at 100 if there are percentages. A word that matches gets a full bar or square. In a group of
+    the pattern with the name `other`, the square has a different colour. In a group with the name `pale`, the
+    text is grey, without a square. The result is empty if the output contains only claims.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ def next_token(shares: Mapping[str, Array], tokens: Sequence[str]) -> "Figure":
         axes.barh(range(len(tokens)), p, color=INK)
         axes.set(xlim=(0, 1), xlabel="probability")
         axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-        axes.set_yticks(range(len(tokens)), [repr(token) for token in tokens])
+        axes.set_yticks(range(len(tokens)), tokens)
     figure.axes[0].invert_yaxis()
 
     def describe_panel(p: Array) -> str:
