@@ -42,6 +42,7 @@ MOST_LINES_WITH_BARS_BELOW = 6  # in a table with more lines, each bar is to the
 # The colours of the largest squares: positive and negative numbers, and numbers in a table without a sign.
 # They are lighter colours of SIGNED_MAP and WEIGHT_MAP in npformer.lessons.plots.colours.
 RED, BLUE, PURPLE = (0xEF, 0x8A, 0x62), (0x67, 0xA9, 0xCF), (0x9E, 0x9A, 0xC8)
+YELLOW = (0xF0, 0xC0, 0x60)  # the colour of a word in the group `other`
 
 
 class Drawing(NamedTuple):
@@ -51,6 +52,7 @@ class Drawing(NamedTuple):
     where: str = ""  # a regular expression for the numbers to draw, or "" for the default in `PATTERNS`
     row: str = ""  # a regular expression whose groups are the columns of a row
     head: str = ""  # the names of the columns, separated by "|"; without `row`, of the drawn numbers
+    given: str = ""  # a regular expression for the rows whose numbers the question's slide shows
     full: float = 0.0  # the number of a full bar or square, or 0 for the largest number
 
 
@@ -58,15 +60,16 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     """Format printed output as HTML, and draw its numbers as bars or squares.
 
     All numbers share one scale, which ends at `drawing.full`. If this is 0, the scale ends at the largest
-    number, or at 100 if there are percentages. A word that matches gets a full bar or square. The result is
-    empty if the output contains only claims.
+    number, or at 100 if there are percentages. A word that matches gets a full bar or square. In a group of
+    the pattern with the name `other`, the square has a different colour. In a group with the name `pale`, the
+    text is grey, without a square. The result is empty if the output contains only claims.
 
     Parameters
     ----------
     printed : str
     drawing : Drawing
     hidden : bool
-        Whether gaps replace the numbers. The places of the bars are empty.
+        Whether gaps replace the numbers, except in the given rows. The places of the bars are empty.
 
     Returns
     -------
@@ -92,11 +95,14 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
     is_signed = drawing.kind == "signed" or any(match[0].startswith("-") for row in matches for match in row)
     lines = [remove_brackets(line).ljust(longest) for line in lines]
     places = widen_places(lines, [[match.span() for match in row] for row in matches])
-    shares = compute_shares(matches, drawing.full)
-    rows = [
-        _draw_line(line, line_places, line_shares, bars.width, hidden, bars.below, is_signed)
-        for line, line_places, line_shares in zip(lines, places, shares, strict=True)
-    ]
+    rows = []
+    for i, line_shares in enumerate(compute_shares(matches, drawing.full)):
+        is_given = drawing.given != "" and re.search(drawing.given, lines[i]) is not None
+        groups = [match.lastgroup for match in matches[i]]
+        is_hidden = hidden and not is_given
+        rows.append(
+            _draw_line(lines[i], places[i], line_shares, groups, bars.width, is_hidden, bars.below, is_signed)
+        )
     if bars.names:
         padded = [html.escape(name.ljust(bars.width)) for name in bars.names]
         rows[_find_first_row(matches) - 1] += "".join(f"  {name}" for name in padded)
@@ -367,6 +373,7 @@ def _draw_line(
     line: str,
     places: Sequence[tuple[int, int]],
     shares: Sequence[float],
+    groups: Sequence[str | None],
     bar_width: int,
     hidden: bool,
     below: bool,
@@ -375,11 +382,13 @@ def _draw_line(
     """Draw one line, with its numbers on squares, or with bars after or below the line."""
     numbers = []
     bars = []
-    for (start, end), share in zip(places, shares, strict=True):
+    for (start, end), share, group in zip(places, shares, groups, strict=True):
         if hidden:
             numbers.append(draw_gap(end - start))
+        elif group == "pale":
+            numbers.append(f'<b class="pale">{html.escape(line[start:end])}</b>')
         else:
-            numbers.append(draw_square(line[start:end], 0 if bar_width else share, is_signed))
+            numbers.append(draw_square(line[start:end], 0 if bar_width else share, is_signed, group))
         if bar_width:
             bars.append(draw_bar(0 if hidden else share, bar_width))
     return ("\n" if below else "  ").join([replace_places(line, places, numbers), *bars])
@@ -518,11 +527,12 @@ def replace_places(line: str, places: Sequence[tuple[int, int]], parts: Sequence
     return "".join(pieces)
 
 
-def draw_square(text: str, share: float, is_signed: bool) -> str:
+def draw_square(text: str, share: float, is_signed: bool, group: str | None = None) -> str:
     """Return a number on a coloured square. A larger magnitude gives a darker square.
 
     The colours have the same meaning as in the heat maps: in a signed table, positive numbers are red and
-    negative numbers are blue. In other tables, all squares are purple. With a share of 0 there is no square.
+    negative numbers are blue. In other tables, the squares are purple, and yellow in the group `other`. With
+    a share of 0 there is no square.
     """
     number = html.escape(text)
     if not share:
@@ -530,6 +540,8 @@ def draw_square(text: str, share: float, is_signed: bool) -> str:
     largest_colour = PURPLE
     if is_signed:
         largest_colour = BLUE if text.lstrip().startswith("-") else RED
+    elif group == "other":
+        largest_colour = YELLOW
     return f'<b class="square" style="background: {mix_with_white(largest_colour, share)}">{number}</b>'
 
 

@@ -17,9 +17,11 @@ ask       a shorter question
 answer    a shorter answer
 code      the lines of the cell's code that are shown, such as "2-5"
 drawn     how the printed output is drawn: "bars", "squares", "signed" or "columns" (see slide_pictures.py)
-where     which numbers are drawn, as a regular expression
+where     which numbers are drawn, as a regular expression. Words in its group `other` get a square of a
+          different colour, and text in its group `pale` is grey
 row       the columns of a row, as the groups of a regular expression; lines without a match are left out
 head      the names of the columns, such as "logits|loss"; without `row`, the names of the drawn numbers
+given     the rows whose numbers the question's slide shows, too, as a regular expression
 full      the number of a full bar or square, such as "24" in a table of answers to 24 questions
 saved     whether the slide shows the saved output of the cell, because the text describes a measured time
 instead   a table that replaces the printed output, such as one with the results of another library
@@ -573,8 +575,10 @@ def draw_printed(part: str, cell: dict[str, Any], hidden: bool = False) -> str:
     kind = get_entry(cell, "drawn")
     if printed is None or not kind:
         return part
-    where, row, head, full = (get_entry(cell, key) for key in ("where", "row", "head", "full"))
-    drawing = Drawing(kind, where, row, head, float(full or 0))
+    names = ("where", "row", "head", "given")
+    where, row, head, given = (get_entry(cell, name) for name in names)
+    full = float(get_entry(cell, "full") or 0)
+    drawing = Drawing(kind, where, row, head, given, full)
     return draw_numbers(printed[1], drawing, hidden)
 
 

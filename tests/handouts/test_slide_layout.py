@@ -19,11 +19,14 @@ from npformer.handouts.slide_layout import (
 )
 from npformer.handouts.slide_pictures import (
     LINE_WIDTH,
+    PURPLE,
     TABLE_WIDTH,
+    YELLOW,
     Drawing,
     align_arrays,
     draw_numbers,
     enlarge,
+    mix_with_white,
     wrap_printed,
 )
 
@@ -192,6 +195,22 @@ def test_draw_numbers_columns_without_a_name_have_none(head):
 def test_draw_numbers_squares_of_column_equally_wide(printed, squares):
     drawn = draw_numbers(printed, Drawing("squares", where=r"\d+\.\d+"))
     assert re.findall(r'<b class="square"[^>]*>(.*?)</b>', drawn) == squares
+
+
+def test_draw_numbers_given_row_is_visible_in_the_question():
+    bars = Drawing("bars", where=r"\d\.\d", given="^whole")
+    asked = draw_numbers("whole 1.5\nhalf  0.5", bars, hidden=True)
+    whole, half = asked.split("\n")
+    assert "whole 1.5" in whole and "width: 100.0%" in whole
+    assert 'class="box"' in half and "width: 0.0%" in half
+
+
+def test_draw_numbers_groups_have_different_colours():
+    squares = Drawing("squares", where="fails|(?P<other>differs)|(?P<pale><rest>)")
+    drawn = draw_numbers("a fails differs <rest>", squares)
+    assert f'background: {mix_with_white(PURPLE, 1)}">fails<' in drawn
+    assert f'background: {mix_with_white(YELLOW, 1)}">differs<' in drawn
+    assert '<b class="pale">&lt;rest&gt;</b>' in drawn
 
 
 def test_draw_numbers_array_has_no_brackets():

@@ -359,7 +359,7 @@ def _format_size(size: float) -> str:
 
 
 @in_style
-def growth(panels: Mapping[str, tuple[Array, Mapping[str, Array]]]) -> "Figure":
+def growth(panels: Mapping[str, tuple[Array, Mapping[str, Array]]], *, y_label: str = "time, ms") -> "Figure":
     """Draw times on two logarithmic axes, where a power law is a straight line.
 
     Parameters
@@ -367,6 +367,7 @@ def growth(panels: Mapping[str, tuple[Array, Mapping[str, Array]]]) -> "Figure":
     panels : mapping of pairs
         The panels by their x labels. A panel is a pair: x, a float array (n,), and a mapping from line labels
         to times in ms. A panel has at most three lines.
+    y_label : str
 
     Returns
     -------
@@ -386,7 +387,8 @@ def growth(panels: Mapping[str, tuple[Array, Mapping[str, Array]]]) -> "Figure":
         axes.set_xticks(x[::2], [f"{value:g}" for value in x[::2]])
         axes.minorticks_off()
         axes.grid(color=FAINT)
-    axes_of_panels[0].set_ylabel("time, ms")
+    axes_of_panels[0].set_ylabel(y_label)
+    axes_of_panels[0].yaxis.set_major_formatter(lambda y, _: f"{y:g}")
     legend_outside(figure)
     texts = [sentence(f"over {x_label}", lines_in_words(x, lines)) for x_label, (x, lines) in panels.items()]
     return describe(figure, sentence("time in ms", *texts))

@@ -74,6 +74,7 @@ def heat_maps(
     *,
     x_label: str = "column",
     y_label: str = "position p (in tokens)",
+    colour_label: str = "value",
     signed: bool = True,
 ) -> "Figure":
     """Draw tables next to each other as colours on one scale.
@@ -84,6 +85,8 @@ def heat_maps(
         The tables by their titles.
     x_label : str
     y_label : str
+    colour_label : str
+        The label of the colour bar.
     signed : bool
         Whether the colour scale is centred at zero; otherwise it starts at zero.
 
@@ -101,7 +104,7 @@ def heat_maps(
         image = draw_colours(axes, table, largest_of(tables.values()), signed, interpolation="nearest")
         axes.set_xlabel(x_label)
     figure.axes[0].set_ylabel(y_label)
-    figure.colorbar(image, ax=figure.axes, label="value", pad=0.02)
+    figure.colorbar(image, ax=figure.axes, label=colour_label, pad=0.02)
     return describe(figure, panels_in_words(tables, large_table_in_words))
 
 
