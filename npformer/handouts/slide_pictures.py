@@ -460,7 +460,7 @@ def narrow_columns(lines: Sequence[str]) -> list[str]:
 
 
 def compute_shares(matches: Sequence[Sequence[re.Match[str]]], full: float = 0.0) -> list[list[float]]:
-    """Return each number divided by `full`. A word gets 1.
+    """Return each number divided by `full`, but at most 1. A word gets 1.
 
     If `full` is 0, return each number divided by the largest number, or by 100 if there are percentages.
 
@@ -484,7 +484,7 @@ def _compute_share(text: str, largest: float) -> float:
     magnitude = parse_magnitude(text)
     if magnitude < 0:  # a word
         return 1.0
-    return magnitude / largest if largest else 0.0
+    return min(magnitude / largest, 1.0) if largest else 0.0
 
 
 def parse_magnitude(text: str) -> float:
