@@ -466,6 +466,8 @@ def compute_shares(matches: Sequence[Sequence[re.Match[str]]], full: float = 0.0
 
     >>> compute_shares([list(re.finditer("[0-9]+%?|x", line)) for line in ("1 8", "50 %", "2% x")])
     [[0.01, 0.08], [0.5], [0.02, 1.0]]
+    >>> compute_shares([list(re.finditer("[0-9]", "1 8"))], full=4)  # 8 is more than full
+    [[0.25, 1.0]]
     """
     largest = 0.0
     has_percentages = False
