@@ -20,8 +20,8 @@ drawn     how the printed output is drawn: "bars", "squares", "signed" or "colum
 where     which numbers are drawn, as a regular expression
 row       the columns of a row, as the groups of a regular expression; lines without a match are left out
 head      the names of the columns, such as "logits|loss"; without `row`, the names of the drawn numbers
-full      the number of a full bar or square, such as "24" in a table of answers to 24 questions; a larger number
-          gets a full bar or square, too
+full      the number of a full bar or square, such as "24" in a table of answers to 24 questions;
+          a larger number also gets a full bar or square
 saved     whether the slide shows the saved output of the cell, because the text describes a measured time
 instead   a table that replaces the printed output, such as one with the results of another library
 needs     the command that installs the weights of the cell; without them, its slides are left out
