@@ -30,7 +30,7 @@ MOST_WORDS = 120  # the largest number of words in an answer, or between two cod
 # ask for something else. No other cell that reveals an answer may print a truth value: its code states the
 # claim, so a reader would see the answer before the cell runs.
 AGREEMENTS = {
-    "2.3b", "2.4b", "2.8a", "3.2b", "3.8f", "4.4a", "4.4b", "4.4c", "4.5b", "4.6a", "4.6b",
+    "2.3b", "2.4b", "2.8a", "3.2b", "3.7a", "3.8f", "4.4a", "4.4b", "4.4c", "4.5b", "4.6a", "4.6b",
     "4.8a", "4.9e", "5.4b", "5.5a", "8.2b", "8.9b", "8.10a", "9.3b", "10.6b",
 }  # fmt: skip
 

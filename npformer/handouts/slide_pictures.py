@@ -469,12 +469,14 @@ def narrow_columns(lines: Sequence[str]) -> list[str]:
 
 
 def compute_shares(matches: Sequence[Sequence[re.Match[str]]], full: float = 0.0) -> list[list[float]]:
-    """Return each number divided by `full`. A word gets 1.
+    """Return each number divided by `full`, but at most 1. A word gets 1.
 
     If `full` is 0, return each number divided by the largest number, or by 100 if there are percentages.
 
     >>> compute_shares([list(re.finditer("[0-9]+%?|x", line)) for line in ("1 8", "50 %", "2% x")])
     [[0.01, 0.08], [0.5], [0.02, 1.0]]
+    >>> compute_shares([list(re.finditer("[0-9]", "1 8"))], full=4)  # 8 is more than full
+    [[0.25, 1.0]]
     """
     largest = 0.0
     has_percentages = False
@@ -493,7 +495,7 @@ def _compute_share(text: str, largest: float) -> float:
     magnitude = parse_magnitude(text)
     if magnitude < 0:  # a word
         return 1.0
-    return magnitude / largest if largest else 0.0
+    return min(magnitude / largest, 1.0) if largest else 0.0
 
 
 def parse_magnitude(text: str) -> float:

@@ -22,7 +22,8 @@ where     which numbers are drawn, as a regular expression. Words in its group `
 row       the columns of a row, as the groups of a regular expression; lines without a match are left out
 head      the names of the columns, such as "logits|loss"; without `row`, the names of the drawn numbers
 given     the rows whose numbers the question's slide shows, too, as a regular expression
-full      the number of a full bar or square, such as "24" in a table of answers to 24 questions
+full      the number of a full bar or square, such as "24" in a table of answers to 24 questions;
+          a larger number also gets a full bar or square
 saved     whether the slide shows the saved output of the cell, because the text describes a measured time
 instead   a table that replaces the printed output, such as one with the results of another library
 needs     the command that installs the weights of the cell; without them, its slides are left out

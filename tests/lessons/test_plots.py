@@ -334,7 +334,7 @@ ALSO = {  # words that a picture shows although no argument contains them, in th
     "gpu_growth": ["tokens, float32", "time, ms", "tokens, float64", "NumPy", "GPU"],
     "timeline": ["host", "device", "in turns", "time, ms", "host", "device", "at once"],
     "binary_counter": ["bit 0", "bit 1", "bit 2", "sin 0", "cos 0", "sin 1", "cos 1", "sin 2", "cos 2"],
-    "lanes": ["meaning", "order tag", "input", "output", "FFN", "FFN", "FFN", "one FFN"],
+    "lanes": ["meaning", "order tag", "input", "output", "FFN", "FFN", "FFN", "FFN"],
     "frequency_bands": [f"pair i = 2: columns 4 and 5, {wavelengths(8)[2]:.1f} positions per turn"],
     "clock_hands": [f"medium hand, pair 1\n{wavelengths(8)[1]:.1f} positions per turn", "p = 3"],
     "wavelength_curves": ["6,283", "base 10000"],

@@ -139,7 +139,7 @@ def lanes(meaning: Array, position: Array, output: Array, tokens: Sequence[str])
     for lane, token in enumerate(tokens):
         axes.text(-0.3, lane, token, ha="right", va="center", fontsize=19)
         _join_strips(axes, lane, d, gaps)
-    axes.text(ffn_start + gaps.ffn / 2, -0.62, "one FFN", ha="center", fontsize=19, fontweight="bold")
+    axes.text(ffn_start + gaps.ffn / 2, -0.62, "FFN", ha="center", fontsize=19, fontweight="bold")
     left, right = -gaps.words, output_start + d
     axes.hlines(np.arange(T - 1) + 0.5, left, right, color=FAINT, linewidth=2, linestyle="dashed")
     axes.set(xlim=(left - 0.1, right + 0.1), ylim=(T - 0.5, -1))
