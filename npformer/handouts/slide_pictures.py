@@ -188,17 +188,22 @@ def select_lines(printed: str, drawing: Drawing, pattern: re.Pattern[str]) -> li
 def arrange_columns(printed: str, row: str, head: str) -> list[str]:
     """Return a table with a row for each match in printed output, and with the names of the columns above.
 
+    The names may have several lines. A column with an empty name has none in this line.
+
     >>> arrange_columns("loss 0.5, slope -0.25\\ndone", r"loss (\\S+), slope (\\S+)", "loss|slope")
     ['loss   slope', '0.5    -0.25']
+    >>> arrange_columns("p 5: 0.1 0.9", r"p (\\d): (\\S+) (\\S+)", "|pair 0|\\np|sin|cos")
+    ['    pair 0', 'p      sin   cos', '5      0.1   0.9']
     """
-    table = [head.split("|")] if head else []
+    heads = head.split("\n") if head else []
+    table = [line.split("|") for line in heads]
     for match in re.finditer(row, printed, flags=re.M):
         first, *others = ((column or "") for column in match.groups())
         table.append([first.rstrip(), *(column.strip() for column in others)])
     table = [[format_powers(cell) for cell in cells] for cells in table]
-    body = table[1:] if head else table
+    body = table[len(heads) :]
     columns = [cells if i == 0 else align_points(cells) for i, cells in enumerate(zip(*body, strict=True))]
-    table[len(table) - len(body) :] = [list(cells) for cells in zip(*columns, strict=True)]
+    table[len(heads) :] = [list(cells) for cells in zip(*columns, strict=True)]
     widths = [max(len(cell) for cell in cells) for cells in zip(*table, strict=True)]
     arranged = []
     for first, *others in table:
@@ -501,13 +506,13 @@ def _compute_share(text: str, largest: float) -> float:
 def parse_magnitude(text: str) -> float:
     """Return the absolute value of a number, or -1 for a word.
 
-    >>> parse_magnitude("-1,024"), parse_magnitude("5·10⁻²"), parse_magnitude("float64")
-    (1024.0, 0.05, -1.0)
+    >>> parse_magnitude("-1,024"), parse_magnitude(" 5·10⁻²"), parse_magnitude(" 2"), parse_magnitude("int")
+    (1024.0, 0.05, 2.0, -1.0)
     """
     power = POWER.fullmatch(text.strip())
     if power:
         return float(f"{power[1] or 1}e{power[2].translate(DIGITS)}")
-    number = text.replace(",", "").removesuffix("%")
+    number = text.strip().replace(",", "").removesuffix("%")
     if re.fullmatch(r"-?\d*\.?\d+\.?", number):
         return abs(float(number))
     return -1.0

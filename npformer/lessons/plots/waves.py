@@ -123,6 +123,6 @@ def draw_clock(axes: "Axes", s: float, c: float) -> None:
     axes.plot((0, s), (0, 0), color=SINE, linewidth=5, label="sine: to the right")
     axes.plot((s, s), (0, c), color=COSINE, linewidth=5, label="cosine: up")
     axes.plot((0, s), (0, c), color=POSITION, linewidth=5, solid_capstyle="round", label="the hand")
-    axes.plot(s, c, "o", color=POSITION, markersize=11)
+    axes.plot(s, c, "o", color=POSITION, markersize=11, clip_on=False)
     axes.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=(), yticks=())
     axes.spines[:].set_visible(False)
