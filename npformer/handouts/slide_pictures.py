@@ -92,23 +92,35 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
         matches.insert(0, [])
     longest = max(len(line) for line in lines)
     bars = _place_bars(lines, matches) if drawing.kind == "bars" else Bars()
-    is_signed = drawing.kind == "signed" or any(match[0].startswith("-") for row in matches for match in row)
-    lines = [remove_brackets(line).ljust(longest) for line in lines]
-    places = widen_places(lines, [[match.span() for match in row] for row in matches])
-    rows = []
-    for i, line_shares in enumerate(compute_shares(matches, drawing.full)):
-        is_given = drawing.given != "" and re.search(drawing.given, lines[i]) is not None
-        groups = [match.lastgroup for match in matches[i]]
-        is_hidden = hidden and not is_given
-        rows.append(
-            _draw_line(lines[i], places[i], line_shares, groups, bars.width, is_hidden, bars.below, is_signed)
-        )
+    rows = _draw_lines([line.ljust(longest) for line in lines], matches, drawing, bars, hidden)
     if bars.names:
         padded = [html.escape(name.ljust(bars.width)) for name in bars.names]
         rows[_find_first_row(matches) - 1] += "".join(f"  {name}" for name in padded)
     n_letters, n_lines = _measure_table(longest, matches, bars)
     style = f"--letters: {n_letters}; --lines: {n_lines}"
     return f'<pre class="drawn" style="{style}">' + "\n".join(rows) + "</pre>"
+
+
+def _draw_lines(
+    lines: Sequence[str],
+    matches: Sequence[Sequence[re.Match[str]]],
+    drawing: Drawing,
+    bars: "Bars",
+    hidden: bool,
+) -> list[str]:
+    """Return the HTML of each line of a table."""
+    is_signed = drawing.kind == "signed" or any(match[0].startswith("-") for row in matches for match in row)
+    lines = [remove_brackets(line) for line in lines]
+    places = widen_places(lines, [[match.span() for match in row] for row in matches])
+    rows = []
+    for i, line_shares in enumerate(compute_shares(matches, drawing.full)):
+        is_given = drawing.given != "" and re.search(drawing.given, lines[i]) is not None
+        is_hidden = hidden and not is_given
+        groups = [match.lastgroup for match in matches[i]]
+        rows.append(
+            _draw_line(lines[i], places[i], line_shares, groups, bars.width, is_hidden, bars.below, is_signed)
+        )
+    return rows
 
 
 class Bars(NamedTuple):
