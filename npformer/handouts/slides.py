@@ -20,7 +20,7 @@ drawn     how the printed output is drawn: "bars", "squares", "signed" or "colum
 where     which numbers are drawn, as a regular expression
 row       the columns of a row, as the groups of a regular expression; lines without a match are left out
 head      the names of the columns, such as "logits|loss"; without `row`, the names of the drawn numbers
-          (in a table with `row`, a name may have several lines)
+          (in a table with `row` and drawn numbers, a name may have several lines)
 full      the number of a full bar or square, such as "24" in a table of answers to 24 questions
 saved     whether the slide shows the saved output of the cell, because the text describes a measured time
 instead   a table that replaces the printed output, such as one with the results of another library
