@@ -75,6 +75,7 @@ def heat_maps(
     x_label: str = "column",
     y_label: str = "position p (in tokens)",
     signed: bool = True,
+    label: str = "value",
 ) -> "Figure":
     """Draw tables next to each other as colours on one scale.
 
@@ -86,6 +87,8 @@ def heat_maps(
     y_label : str
     signed : bool
         Whether the colour scale is centred at zero; otherwise it starts at zero.
+    label : str
+        The label of the colour bar.
 
     Returns
     -------
@@ -101,7 +104,7 @@ def heat_maps(
         image = draw_colours(axes, table, largest_of(tables.values()), signed, interpolation="nearest")
         axes.set_xlabel(x_label)
     figure.axes[0].set_ylabel(y_label)
-    figure.colorbar(image, ax=figure.axes, label="value", pad=0.02)
+    figure.colorbar(image, ax=figure.axes, label=label, pad=0.02)
     return describe(figure, panels_in_words(tables, large_table_in_words))
 
 
