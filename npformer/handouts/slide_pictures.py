@@ -200,22 +200,22 @@ def select_lines(printed: str, drawing: Drawing, pattern: re.Pattern[str]) -> li
 def arrange_columns(printed: str, row: str, head: str) -> list[str]:
     """Return a table with a row for each match in printed output, and with the names of the columns above.
 
-    The names may have several lines. A column with an empty name has none in this line.
+    The names may have several lines (see `split_names`).
 
     >>> arrange_columns("loss 0.5, slope -0.25\\ndone", r"loss (\\S+), slope (\\S+)", "loss|slope")
     ['loss   slope', '0.5    -0.25']
-    >>> arrange_columns("p 5: 0.1 0.9", r"p (\\d): (\\S+) (\\S+)", "|pair 0|\\np|sin|cos")
+    >>> arrange_columns("p 5: 0.1 0.9", r"p (\\d): (\\S+) (\\S+)", "p|pair 0\\nsin|cos")
     ['    pair 0', 'p      sin   cos', '5      0.1   0.9']
     """
-    heads = head.split("\n") if head else []
-    table = [line.split("|") for line in heads]
+    names = split_names(head)
+    table = list(names)
     for match in re.finditer(row, printed, flags=re.M):
         first, *others = ((column or "") for column in match.groups())
         table.append([first.rstrip(), *(column.strip() for column in others)])
     table = [[format_powers(cell) for cell in cells] for cells in table]
-    body = table[len(heads) :]
+    body = table[len(names) :]
     columns = [cells if i == 0 else align_points(cells) for i, cells in enumerate(zip(*body, strict=True))]
-    table[len(heads) :] = [list(cells) for cells in zip(*columns, strict=True)]
+    table[len(names) :] = [list(cells) for cells in zip(*columns, strict=True)]
     widths = [max(len(cell) for cell in cells) for cells in zip(*table, strict=True)]
     arranged = []
     for first, *others in table:
@@ -224,6 +224,20 @@ def arrange_columns(printed: str, row: str, head: str) -> list[str]:
             cells.append(column.rjust(width))
         arranged.append("   ".join(cells).rstrip())
     return arranged
+
+
+def split_names(head: str) -> list[list[str]]:
+    """Return the lines of a table's header. A name may have several lines; the last ones are side by side.
+
+    >>> split_names("positions|weight of\\nthe token")
+    [['', 'weight of'], ['positions', 'the token']]
+    """
+    if not head:
+        return []
+    columns = [name.split("\n") for name in head.split("|")]
+    n_lines = max(len(lines) for lines in columns)
+    padded = [[""] * (n_lines - len(lines)) + lines for lines in columns]
+    return [list(line) for line in zip(*padded, strict=True)]
 
 
 def format_powers(cell: str) -> str:

@@ -21,6 +21,7 @@ where     which numbers are drawn, as a regular expression. Words in its group `
           different colour, and text in its group `pale` is grey
 row       the columns of a row, as the groups of a regular expression; lines without a match are left out
 head      the names of the columns, such as "logits|loss"; without `row`, the names of the drawn numbers
+          (in a table with `row` and drawn numbers, a name may have several lines)
 given     the rows whose numbers the question's slide shows, too, as a regular expression
 full      the number of a full bar or square, such as "24" in a table of answers to 24 questions;
           a larger number also gets a full bar or square

@@ -197,7 +197,7 @@ def test_draw_numbers_squares_of_column_equally_wide(printed, squares):
     assert re.findall(r'<b class="square"[^>]*>(.*?)</b>', drawn) == squares
 
 
-def test_draw_numbers_given_row_is_visible_in_the_question():
+def test_draw_numbers_shows_given_rows_in_questions():
     bars = Drawing("bars", where=r"\d\.\d", given="^whole")
     asked = draw_numbers("whole 1.5\nhalf  0.5", bars, hidden=True)
     whole, half = asked.split("\n")

@@ -452,7 +452,7 @@ def themes(cosines: Array, texts: Mapping[str, int], *, title: str = "") -> "Fig
     axes.set_yticks(middle, list(texts))
     axes.hlines(edges, -0.5, ends[-1] - 0.5, color="white", linewidth=4)
     axes.vlines(edges, -0.5, ends[-1] - 0.5, color="white", linewidth=4)
-    axes.set(title=title, xlabel="theme of one text", ylabel="theme of the other")
+    axes.set(title=title, xlabel="theme of one text", ylabel="theme of the other text")
     figure.colorbar(image, label="cosine")
     return describe(figure, sentence(title, *_themes_in_words(off_diagonal, list(texts), ends)))
 
