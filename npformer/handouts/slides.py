@@ -276,16 +276,7 @@ def make_slides(notebook: dict[str, Any], plan: Plan, guesses: dict[str, list[Gu
     The last slide contains the summary of the lesson. The notes of the first and of the last slide contain
     the students' questions. The notes of the first slide begin with what to say in the first two minutes.
     """
-    slides: list[Slide] = []
-    cells = notebook["cells"]
-    for i, cell in enumerate(cells):
-        if _is_slide(cell, "markdown"):
-            subject = make_subject(cell, slides, _find_next_code(cells[i:]))
-            slides.append(make_question_slide(cell, plan, guesses, subject))
-        elif _slide_type(cell) == "slide":
-            slides += make_code_slides(cell, _read_introduction(cells[i - 1]) if i else "")
-        elif _slide_type(cell) == "fragment":
-            slides[-1] = add_fragment(slides[-1], cell)
+    slides = make_lesson_slides(notebook["cells"], plan, guesses)
     if not slides:  # No cell has metadata for slides.
         slides = [Slide(f"# {find_title(notebook)}")]
     summary = "\n".join(f"- {line}" for line in get_entry(notebook, "known"))
@@ -299,6 +290,41 @@ def make_slides(notebook: dict[str, Any], plan: Plan, guesses: dict[str, list[Gu
     for i in (0, -1):
         slides[i] = slides[i]._replace(notes=f"{slides[i].notes}\n\nQuestions to expect:\n\n{expected}")
     return slides
+
+
+def make_lesson_slides(
+    cells: Sequence[dict[str, Any]], plan: Plan, guesses: dict[str, list[Guess]]
+) -> list[Slide]:
+    """Make the slides of a notebook's cells. Text that is on no slide is in the notes of the next slide."""
+    slides: list[Slide] = []
+    introduction = ""
+    for i, cell in enumerate(cells):
+        if _slide_type(cell) == "skip" and cell["cell_type"] == "markdown":
+            introduction += f"{format_text(get_source(cell), plan)}\n\n"
+            continue
+        if _slide_type(cell) == "fragment":
+            slides[-1] = slides[-1]._replace(notes=f"{slides[-1].notes}\n\n{introduction}")
+            slides[-1] = add_fragment(slides[-1], cell)
+            introduction = ""
+            continue
+        made: list[Slide] = []
+        if _is_slide(cell, "markdown"):
+            subject = make_subject(cell, slides, _find_next_code(cells[i:]))
+            made = [make_question_slide(cell, plan, guesses, subject)]
+        elif _is_slide(cell, "code"):
+            made = make_code_slides(cell)
+        if made:
+            slides += [made[0]._replace(notes=f"{introduction}{made[0].notes}"), *made[1:]]
+            introduction = ""
+    return slides
+
+
+def format_text(text: str, plan: Plan) -> str:
+    """Return a text of the lesson for the notes. If a section begins with it, its minutes come first."""
+    section = SECTION.search(text)
+    minutes = format_minutes(section[1], plan) if section else ""
+    plain_text = re.sub("</?(details|summary)>", "", text)
+    return "\n\n".join(part for part in (minutes, plain_text) if part)
 
 
 def _slide_type(cell: dict[str, Any]) -> str | None:
@@ -317,12 +343,6 @@ def _find_next_code(cells: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         if is_shown and cell["cell_type"] == "code":
             return cell
     return None
-
-
-def _read_introduction(cell: dict[str, Any]) -> str:
-    """Return the text of the cell before a code cell if the slides skip this text, otherwise ""."""
-    is_introduction = _slide_type(cell) == "skip" and cell["cell_type"] == "markdown"
-    return get_source(cell) if is_introduction else ""
 
 
 # --- the slide of a question ---
@@ -465,10 +485,7 @@ def make_question_slide(
         hints = "\n\n".join([COLLECTING, *map(format_guess, guesses.get(prediction, []))])
     if subject.startswith("<iframe"):
         hints += f"\n\n{PLAYING}"
-    section = SECTION.search(text)
-    minutes = format_minutes(section[1], plan) if section else ""
-    plain_text = re.sub("</?(details|summary)>", "", text)
-    return Slide(shown, then, f"{minutes}\n\n{plain_text}\n\n{hints}")
+    return Slide(shown, then, f"{format_text(text, plan)}\n\n{hints}")
 
 
 def format_guess(guess: Guess) -> str:
@@ -497,11 +514,11 @@ def format_minutes(section: str, plan: Plan) -> str:
 # --- the slides of code, output and answer ---
 
 
-def make_code_slides(cell: dict[str, Any], introduction: str = "") -> list[Slide]:
+def make_code_slides(cell: dict[str, Any]) -> list[Slide]:
     """Make one slide per picture, or one slide with the code and its output. The last slide has the answer.
 
-    `introduction` is the lesson's text before the cell, for the notes. A cell without code, output and answer
-    gets no slide; this happens if the weights for the cell are not installed.
+    A cell without code, output and answer gets no slide; this happens if the weights for the cell are not
+    installed.
     """
     outputs = list_outputs(cell)
     code = select_code(cell)
@@ -522,7 +539,7 @@ def make_code_slides(cell: dict[str, Any], introduction: str = "") -> list[Slide
         slides = [Slide("\n\n".join(part for part in parts if part))]
     has_player = bool(pictures) and pictures[-1].startswith("<iframe")
     instruction = PLAYING if has_player else "Run."
-    last = add_answer(slides[-1], cell, f"{introduction}\n\n{instruction} The whole cell:")
+    last = add_answer(slides[-1], cell, f"{instruction} The whole cell:")
     return [*slides[:-1], last]
 
 

@@ -573,6 +573,20 @@ def test_slides_of_every_lesson_are_readable(number):
 
 
 @pytest.mark.parametrize("number", list_lessons())
+def test_notes_contain_every_section_before_the_last_slide(number):
+    cells = json.loads(find_lesson(number).read_text(encoding="utf-8"))["cells"]
+    shown = [i for i, cell in enumerate(cells) if slides._slide_type(cell) in ("slide", "fragment")]
+    texts = ["".join(cell["source"]) for cell in cells[: shown[-1]] if cell["cell_type"] == "markdown"]
+    sections = [section for text in texts for section in slides.SECTION.findall(text)]
+    plan = read_plan(int(number))
+    notes = "".join(slide.notes for slide in slides.make_lesson_slides(cells, plan, {}))
+    assert len(sections) > 4
+    assert [section for section in sections if f"## {section} " not in notes] == []
+    missing = [section for section in sections if slides.format_minutes(section, plan) not in notes]
+    assert missing == []
+
+
+@pytest.mark.parametrize("number", list_lessons())
 def test_rows_are_found_in_the_stored_outputs(number):
     """If the printed text of a cell changes, the entry `row` of its metadata must change, too."""
     missing = []
