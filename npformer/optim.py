@@ -173,7 +173,7 @@ def _adam_update_array(
     v = beta_2 * v
     v += rest_2 * (g * g)
     denominator = xp.sqrt(v / correction_2)  # √v̂
-    if eps > 0:
+    if eps:  # eps > 0 would take 25 times as long with an array
         denominator += eps
     else:
         denominator += v == 0  # If v is 0, m is 0 too. The result is then 0/1 instead of 0/0.
