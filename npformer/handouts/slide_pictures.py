@@ -98,7 +98,15 @@ def draw_numbers(printed: str, drawing: Drawing, hidden: bool = False) -> str:
         rows[_find_first_row(matches) - 1] += "".join(f"  {name}" for name in padded)
     n_letters, n_lines = _measure_table(longest, matches, bars)
     style = f"--letters: {n_letters}; --lines: {n_lines}"
-    return f'<pre class="drawn" style="{style}">' + "\n".join(rows) + "</pre>"
+    header = split_names(drawing.head) if drawing.row else []
+    return f'<pre class="drawn" style="{style}">{_join_rows(rows, len(header))}</pre>'
+
+
+def _join_rows(rows: Sequence[str], n_header_lines: int) -> str:
+    """Join the lines of a table. The lines of its header are closer to each other than the other lines."""
+    n_upper_lines = max(n_header_lines - 1, 0)  # all lines of the header but its last one
+    upper_lines = [f'<span class="upper">{row}</span>' for row in rows[:n_upper_lines]]
+    return "".join(upper_lines) + "\n".join(rows[n_upper_lines:])
 
 
 def _draw_lines(

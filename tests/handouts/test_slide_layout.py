@@ -213,6 +213,15 @@ def test_draw_numbers_groups_have_different_colours():
     assert '<b class="pale">&lt;rest&gt;</b>' in drawn
 
 
+def test_draw_numbers_puts_header_lines_closer_together():
+    squares = Drawing("squares", row=r"^(\w) (\S+)", head="row|first\nsecond\nthird")
+    drawn = draw_numbers("a 0.5\nb 0.25", squares)
+    upper = re.findall(r'<span class="upper">(.*?)</span>', drawn)
+    assert [line.strip() for line in upper] == ["first", "second"]
+    below = re.sub("<[^>]*>", "", drawn.rpartition("</span>")[2]).split("\n")
+    assert [line.split() for line in below] == [["row", "third"], ["a", "0.5"], ["b", "0.25"]]
+
+
 def test_draw_numbers_array_has_no_brackets():
     drawn = draw_numbers("x [1. 2.5] of 2\nx[0] [3. 4. ]", Drawing("squares", where=r"2\.5"))
     assert read_text_of_lines(drawn) == ["x  1  2.5  of 2", "x[0]  3  4"]
