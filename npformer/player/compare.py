@@ -35,6 +35,8 @@ from npformer.tree import leaves
 from npformer.validation.checks import check_kind, wrong_kind
 from npformer.validation.signature import checked
 
+FLOAT32_ROUNDING = 1e-5  # a smaller error can come from parts that the original model computes in float32
+
 Array = np.ndarray[Any, Any]
 Block = Callable[..., Any]
 
@@ -52,17 +54,38 @@ class Comparison(NamedTuple):
     mistakes: tuple[
         Mistake, ...
     ] = ()  # for a port or a dict of arrays: the changes that make the station agree
+    largest_error: float = math.nan  # of the station, relative to its largest number
+    tolerance: float = math.nan  # the allowed relative error
+    not_compared: tuple[str, ...] = ()  # for two dicts of arrays: the stations that only the reference has
 
     def __bool__(self) -> bool:
         return not self.station
 
     def __repr__(self) -> str:
-        if self:
-            return f"agrees at {len(self.agreed)} stations, from {self.agreed[0]} to {self.agreed[-1]}"
+        lines = [self._describe_agreement() if self else self._describe_difference()]
+        if self.agreed and not self:
+            lines.append(f"right: {', '.join(self.agreed)}")
+        if self.mistakes:
+            lines.append(f"equal with: {', or '.join(map(describe, self.mistakes))}")
+        if self.not_compared:
+            lines.append(f"not compared: {', '.join(self.not_compared)}")
+        return "\n".join(lines)
+
+    def _describe_agreement(self) -> str:
+        if len(self.agreed) == 1:
+            return f"agrees at 1 station, {self.agreed[0]}"
+        return f"agrees at {len(self.agreed)} stations, from {self.agreed[0]} to {self.agreed[-1]}"
+
+    def _describe_difference(self) -> str:
+        """Name the station and its first wrong cell. Without a worked example, add the largest error."""
         where = f", first at {list(self.place)}" if self.place else ""
-        right = f"\nright: {', '.join(self.agreed)}" if self.agreed else ""
-        change = f"\nequal with: {', or '.join(map(describe, self.mistakes))}" if self.mistakes else ""
-        return f"differs at {self.station}{where}: {self.note}{right}{change}"
+        sentence = f"differs at {self.station}{where}: {self.note}"
+        if self.trace is not None or math.isnan(self.largest_error):
+            return sentence
+        sentence += f"; largest relative error {self.largest_error:.1e}, allowed {self.tolerance:.1e}"
+        if self.largest_error < FLOAT32_ROUNDING:
+            sentence += "\nperhaps rounding: does the original model compute this part in float32?"
+        return sentence
 
     def _repr_html_(self) -> str:
         """Return the printed text and, if a station differs, the player at that station."""
@@ -205,7 +228,15 @@ def _compare_stations(mine: Mapping[str, Array], reference: Any, tolerance: floa
     correct = _reference_values(reference)
     if "logits" in correct:
         correct["logits"] = correct.pop("logits")  # moves the logits to the end
+    unknown = mine.keys() - correct.keys()
+    if unknown and correct.keys() < mine.keys():
+        names = ", ".join(sorted(unknown))
+        message = f"compare: mine holds {names}, which the reference lacks"
+        raise ValueError(f"{message}; are the two arguments exchanged? The reference is the second one")
     comparison = _compare_by_name(mine, correct, tolerance)
+    compared = {_station_name(name, correct) for name in mine}
+    not_compared = tuple(name for name in correct if name not in compared and name != "ids")
+    comparison = comparison._replace(not_compared=not_compared)
     if comparison or not comparison._has_cell:
         return comparison
     values = {_station_name(name, correct): np.asarray(value) for name, value in mine.items()}
@@ -297,12 +328,35 @@ def _first_difference(
     """Return the first wrong cell of a station, or None if all cells are correct."""
     if value.shape != expected.shape:
         return Comparison(station, note=f"its shape is {value.shape}, expected {expected.shape}")
-    wrong = np.argwhere(_is_wrong(value, expected, _tolerance_for(value, tolerance)))
+    allowed = _tolerance_for(value, tolerance)
+    is_wrong = _is_wrong(value, expected, allowed)
+    wrong = np.argwhere(is_wrong)
     if len(wrong) == 0:
         return None
     place = tuple(int(index) for index in wrong[0])
     note = f"{len(wrong)} of {expected.size} cells"
-    return Comparison(station, place, float(expected[place]), float(value[place]), note)
+    n_nan = int(np.isnan(value).sum())
+    if n_nan:
+        note += f", {n_nan} of them NaN"
+    return Comparison(
+        station,
+        place,
+        float(expected[place]),
+        float(value[place]),
+        note,
+        largest_error=_largest_relative_error(value, expected),
+        tolerance=allowed,
+    )
+
+
+def _largest_relative_error(value: Array, expected: Array) -> float:
+    """Return the largest error of the finite cells, relative to the largest finite expected number."""
+    is_finite = np.isfinite(value) & np.isfinite(expected)
+    if not is_finite.any():
+        return math.nan
+    largest = float(np.abs(expected[is_finite]).max())
+    error = float(np.abs(value[is_finite] - expected[is_finite]).max())
+    return error / largest if largest else math.inf
 
 
 def _is_wrong(value: Array, expected: Array, tolerance: float) -> Array:

@@ -167,3 +167,46 @@ def test_compare_reports_a_wrong_shape_of_logits():
     reference = REFERENCE | {"logits": np.ones((2, 7, 3))}
     comparison = npf.compare(PARAMS, reference, config=CONFIG)
     assert comparison.station == "logits" and "its shape is (2, 9, 20)" in comparison.note
+
+
+def test_compare_prints_the_size_of_the_error():
+    logits = REFERENCE["logits"]
+    largest = np.abs(logits).max()
+    wrong = STATIONS | {"logits": logits + 0.25 * largest * np.eye(*logits.shape[-2:])}
+    comparison = npf.compare(wrong, REFERENCE)
+    assert abs(comparison.largest_error - 0.25) < 1e-9 and comparison.tolerance == 1e-6
+    assert "largest relative error 2.5e-01, allowed 1.0e-06" in repr(comparison)
+    assert "perhaps rounding" not in repr(comparison)
+
+
+def test_compare_mentions_rounding_for_tiny_errors():
+    tiny = STATIONS | {"logits": REFERENCE["logits"] * (1 + 3e-6)}
+    comparison = npf.compare(tiny, REFERENCE)
+    assert not comparison and "perhaps rounding" in repr(comparison)
+    assert npf.compare(tiny, REFERENCE, tolerance=5e-6)
+
+
+def test_compare_counts_cells_that_are_nan():
+    broken = REFERENCE["logits"].copy()
+    broken[0, 0, :3] = np.nan
+    comparison = npf.compare(STATIONS | {"logits": broken}, REFERENCE)
+    assert comparison.note.endswith(" cells, 3 of them NaN")
+    assert comparison.largest_error < 1e-6  # of the other cells
+    only_nan = npf.compare(STATIONS | {"logits": broken * np.nan}, REFERENCE)
+    assert np.isnan(only_nan.largest_error) and "relative error" not in repr(only_nan)
+
+
+def test_compare_of_zeros_has_an_infinite_relative_error():
+    assert npf.compare({"a": np.ones(2)}, {"a": np.zeros(2)}).largest_error == np.inf
+
+
+def test_compare_names_stations_that_were_not_compared():
+    comparison = npf.compare({"logits": STATIONS["logits"]}, REFERENCE)
+    assert comparison and comparison.not_compared == ("after block 0", "after block 1")
+    expected = "agrees at 1 station, logits\nnot compared: after block 0, after block 1"
+    assert repr(comparison) == expected
+
+
+def test_compare_asks_whether_the_arguments_are_exchanged():
+    with pytest.raises(ValueError, match="mine holds ids, which the reference lacks; are the two"):
+        npf.compare(REFERENCE, STATIONS)
