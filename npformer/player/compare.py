@@ -27,8 +27,9 @@ from npformer.player.port_mistakes import (
     Mistake,
     Port,
     describe,
-    find_factor,
+    error_at,
     find_mistakes,
+    find_simple_change,
     walk_stations,
 )
 from npformer.tree import leaves
@@ -57,6 +58,9 @@ class Comparison(NamedTuple):
     largest_error: float = math.nan  # of the station, relative to its largest number
     tolerance: float = math.nan  # the allowed relative error
     not_compared: tuple[str, ...] = ()  # for two dicts of arrays: the stations that only the reference has
+    layers_agree: bool = False  # for a port: whether each layer is correct if its input is correct
+    right_texts: tuple[int, ...] = ()  # for a port or two dicts: the texts of the batch that are correct
+    first_token: int = 0  # for a port or two dicts: the first position with a wrong number in any text
 
     def __bool__(self) -> bool:
         return not self.station
@@ -65,6 +69,11 @@ class Comparison(NamedTuple):
         lines = [self._describe_agreement() if self else self._describe_difference()]
         if self.agreed and not self:
             lines.append(f"right: {', '.join(self.agreed)}")
+        if self.layers_agree:
+            agreement = "each layer agrees if its input comes from the reference"
+            lines.append(f"{agreement}: probably rounding errors that grow")
+        elif not self.mistakes:
+            lines.extend(self._describe_tokens())
         if self.mistakes:
             lines.append(f"equal with: {', or '.join(map(describe, self.mistakes))}")
         if self.not_compared:
@@ -83,9 +92,16 @@ class Comparison(NamedTuple):
         if self.trace is not None or math.isnan(self.largest_error):
             return sentence
         sentence += f"; largest relative error {self.largest_error:.1e}, allowed {self.tolerance:.1e}"
-        if self.largest_error < FLOAT32_ROUNDING:
+        if self.largest_error < FLOAT32_ROUNDING and not self.layers_agree:
             sentence += "\nperhaps rounding: does the original model compute this part in float32?"
         return sentence
+
+    def _describe_tokens(self) -> Iterator[str]:
+        """Yield what the wrong texts and tokens say about a mistake that compare does not know."""
+        if self.right_texts:
+            yield f"right in the texts {list(self.right_texts)}: look at the mask of the padding"
+        if self.first_token:
+            yield f"tokens before {self.first_token} are right: look at RoPE, the scores and the masks"
 
     def _repr_html_(self) -> str:
         """Return the printed text and, if a station differs, the player at that station."""
@@ -242,8 +258,9 @@ def _compare_stations(mine: Mapping[str, Array], reference: Any, tolerance: floa
     values = {_station_name(name, correct): np.asarray(value) for name, value in mine.items()}
     expected = correct[comparison.station]
     value = _join_sentences(values[comparison.station], expected)
-    found = find_factor(value, expected, _tolerance_for(value, tolerance))
-    return comparison._replace(mistakes=found)
+    allowed = _tolerance_for(value, tolerance)
+    found = find_simple_change(value, expected, allowed)
+    return _add_wrong_tokens(comparison, value, expected)._replace(mistakes=found)
 
 
 def _compare_port(
@@ -261,14 +278,49 @@ def _compare_port(
     if not correct:
         raise ValueError(f"compare: reference holds no station; expected some of {', '.join(mine)}")
     comparison = _compare_by_name({name: mine[name] for name in correct}, correct, tolerance)
-    if comparison or math.isnan(comparison.expected):
+    if comparison:
         return comparison
-    allowed = _tolerance_for(params.embedding.E, tolerance)
-    station = comparison.station
-    found = find_mistakes(station, correct | {"ids": ids}, port, state, allowed)
-    if not found:
-        found = find_factor(mine[station], correct[station], allowed)
-    return comparison._replace(mistakes=found)
+    wrong_layer = _find_wrong_layer(port, mine, correct | {"ids": ids}, state, tolerance)
+    return comparison._replace(layers_agree=True) if wrong_layer is None else wrong_layer
+
+
+def _find_wrong_layer(
+    port: Port,
+    mine: Mapping[str, Array],
+    reference: Mapping[str, Array],
+    state: Mapping[str, Array],
+    tolerance: float | None,
+) -> Comparison | None:
+    """Return the first layer that differs even if its input comes from the reference, or None."""
+    allowed = _tolerance_for(port.params.embedding.E, tolerance)
+    agreed: list[str] = []
+    for station, value in mine.items():
+        if station not in reference:
+            continue
+        difference = _first_difference(station, value, reference[station], tolerance)
+        if difference is not None and not difference.place:  # the shape is wrong
+            return difference._replace(agreed=tuple(agreed))
+        if difference is None or error_at(station, reference, port) <= allowed:
+            agreed.append(station)
+            continue
+        found = find_mistakes(station, reference, port, state, allowed)
+        if not found:
+            found = find_simple_change(value, reference[station], allowed)
+        difference = _add_wrong_tokens(difference, value, reference[station])
+        return difference._replace(agreed=tuple(agreed), mistakes=found)
+    return None
+
+
+def _add_wrong_tokens(comparison: Comparison, value: Array, expected: Array) -> Comparison:
+    """Add which texts are correct, and the first wrong token, to a comparison of (texts …, T, columns)."""
+    has_tokens = value.ndim > 2 and value.shape == expected.shape
+    if not has_tokens:
+        return comparison
+    is_wrong = _is_wrong(value, expected, comparison.tolerance).any(axis=-1)  # (texts …, T)
+    is_wrong = is_wrong.reshape(-1, is_wrong.shape[-1])  # (texts, T)
+    right_texts = tuple(int(i) for i in np.flatnonzero(~is_wrong.any(axis=1)))
+    first_token = int(np.argmax(is_wrong.any(axis=0)))
+    return comparison._replace(right_texts=right_texts, first_token=first_token)
 
 
 def _reference_values(reference: Any) -> dict[str, Array]:

@@ -57,7 +57,11 @@ CHANGES = {  # the text of each change; {0} is the value of the mistake
     "tied": "the embedding as the output matrix (tied=True)",
     "own_head": "{0} as the output matrix (tied=False)",
     "factor": "this array multiplied by {0:.6g}",
+    "root": "this array multiplied by √{0}",
+    "inverse_root": "this array divided by √{0}",
+    "offset": "the same {0} numbers added to each row (a missing bias?)",
 }
+NEAR_ONE = 1e-3  # a factor that is closer to 1 says nothing about a mistake
 BASES = [digit * 10.0**power for power in range(2, 8) for digit in range(1, 10)]
 EPSES = [digit / 10**power for power in range(3, 13) for digit in range(1, 10)] + [0.0]
 
@@ -100,15 +104,40 @@ def find_mistakes(
     return tuple(mistake for _, mistake in smallest.values())
 
 
-def find_factor(value: Array, expected: Array, tolerance: float) -> tuple[Mistake, ...]:
-    """Return the factor that makes an array equal to the expected array, if there is one."""
-    if not (np.isfinite(value).all() and np.isfinite(expected).all() and value.any()):
+def find_simple_change(value: Array, expected: Array, tolerance: float) -> tuple[Mistake, ...]:
+    """Return the factor or the row that makes an array equal to the expected array, if there is one."""
+    is_comparable = np.isfinite(value).all() and np.isfinite(expected).all() and value.any()
+    if not is_comparable:
         return ()
+    allowed = tolerance * float(np.abs(expected).max())
+    return _find_factor(value, expected, allowed) or _find_offset(value, expected, allowed)
+
+
+def _find_factor(value: Array, expected: Array, allowed: float) -> tuple[Mistake, ...]:
+    """Return a factor that makes the arrays equal. It is named if it is the root of the number of columns."""
     square = float((value * value).sum())
     factor = float((value * expected).sum()) / square  # the factor with the least squared error
-    error = np.abs(factor * value - expected).max()
-    is_equal = error <= tolerance * np.abs(expected).max()
-    return (Mistake("factor", factor),) if is_equal else ()
+    is_equal = np.abs(factor * value - expected).max() <= allowed
+    if not is_equal or abs(factor - 1) < NEAR_ONE:
+        return ()
+    width = value.shape[-1] if value.ndim else 1
+    root = width**0.5
+    if width > 1 and abs(factor / root - 1) < NEAR_ONE:
+        return (Mistake("root", width),)
+    if width > 1 and abs(factor * root - 1) < NEAR_ONE:
+        return (Mistake("inverse_root", width),)
+    return (Mistake("factor", factor),)
+
+
+def _find_offset(value: Array, expected: Array, allowed: float) -> tuple[Mistake, ...]:
+    """Return the length of a row that makes the arrays equal if it is added to each of their rows."""
+    difference = expected - value
+    has_many_rows = value.ndim > 1 and value.size > value.shape[-1]
+    if not has_many_rows:
+        return ()
+    rows = difference.reshape(-1, value.shape[-1])
+    is_equal = np.abs(rows - rows.mean(axis=0)).max() <= allowed
+    return (Mistake("offset", value.shape[-1]),) if is_equal else ()
 
 
 def error_at(station: str, reference: Mapping[str, Array], port: Port) -> float:

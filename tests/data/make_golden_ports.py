@@ -7,8 +7,8 @@ does not import npformer. test_ports.py runs the code of the page notebooks/guid
 
 For each model, the file has its weights in float32 under the names `MODEL.state.NAME`, the token ids, the
 embeddings ("after block 0"), the output of the first block, and the logits (of BERT and T5: the last hidden
-layer). The outputs were computed in float64 from these weights. But transformers computes some parts in
-float32.
+layer). Marian has the ids of the decoder, and the output of every block, too. The outputs were computed in
+float64 from these weights. But transformers computes some parts in float32.
 """
 
 import numpy as np
@@ -17,6 +17,8 @@ import transformers as t
 from golden_files import HERE
 
 VOCAB_SIZE, T = 20, 9
+SINUSOIDS = "embed_positions"  # in the names of Marian's position tables, which its files do not contain
+PADDING = 19  # Marian's id of the padding, which is also the first id of the decoder
 SIZES = {"vocab_size": VOCAB_SIZE, "hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 2}
 LLAMA = SIZES | {
     "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-6, "tie_word_embeddings": False,
@@ -78,6 +80,14 @@ MODELS = {
             feed_forward_proj="gated-gelu",
         )
     ),
+    "marian": lambda: t.MarianMTModel(
+        t.MarianConfig(
+            vocab_size=VOCAB_SIZE, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2,
+            decoder_attention_heads=2, encoder_ffn_dim=20, decoder_ffn_dim=20, activation_function="swish",
+            scale_embedding=True, max_position_embeddings=32, pad_token_id=PADDING, eos_token_id=0,
+            decoder_start_token_id=PADDING, forced_eos_token_id=0,
+        )
+    ),
 }  # fmt: skip
 
 
@@ -90,17 +100,38 @@ def name_in_file(model, name):
 def run(model):
     """Return the weights, ids and outputs of a model with larger random weights than those it starts with."""
     model = model.eval()
+    has_decoder = model.config.is_encoder_decoder
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)  # a 0 or 1 could hide a mistake
-    arrays = model.state_dict().items()
+        for name, parameter in model.named_parameters():
+            if SINUSOIDS not in name:
+                parameter += 0.3 * torch.randn_like(parameter)  # a 0 or 1 could hide a mistake
+        if has_decoder:
+            model.final_logits_bias.normal_()
+    arrays = [(name, a) for name, a in model.state_dict().items() if SINUSOIDS not in name]
     state = {f"state.{name_in_file(model, name)}": a.numpy().copy() for name, a in arrays}
     ids = torch.randint(1, VOCAB_SIZE, (2, T))
+    if has_decoder:
+        return state | run_with_decoder(model.double(), ids)
     with torch.no_grad():
         outputs = model.double()(ids, output_hidden_states=True)
     streams = {f"after block {i}": x.numpy() for i, x in enumerate(outputs.hidden_states[:-1])}
     last = outputs.logits if "logits" in outputs else outputs.last_hidden_state
     return state | {"ids": ids.numpy()} | streams | {"logits": last.numpy()}
+
+
+def run_with_decoder(model, ids):
+    """Return the ids and the outputs of an encoder and a decoder. The second text is padded."""
+    ids = ids.clamp(max=PADDING - 1)
+    ids[1, -3:] = PADDING
+    decoder_ids = torch.randint(1, PADDING, (2, T - 2))
+    decoder_ids[:, 0] = PADDING
+    with torch.no_grad():
+        outputs = model(ids, ids != PADDING, decoder_ids, output_hidden_states=True)
+    arrays = {"ids": ids.numpy(), "decoder_ids": decoder_ids.numpy()}
+    for part in ("encoder", "decoder"):
+        for i, x in enumerate(outputs[f"{part}_hidden_states"]):
+            arrays[f"{part} after block {i}"] = x.numpy()
+    return arrays | {"logits": outputs.logits.numpy()}
 
 
 if __name__ == "__main__":

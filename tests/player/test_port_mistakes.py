@@ -134,10 +134,75 @@ def test_compare_of_dicts_names_a_factor(station):
 
 
 def test_compare_of_dicts_compares_logits_last():
-    wrong = {name: array + (name != "after block 0") for name, array in STATIONS.items()}
+    wrong = {name: array + (name != "after block 0") * np.sin(array) for name, array in STATIONS.items()}
     comparison = npf.compare(wrong, {"logits": REFERENCE["logits"]} | REFERENCE)
     assert comparison.station == "after block 1"
     assert comparison.mistakes == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "mistake"),
+    [
+        (lambda array: array / 4, ("root", 16)),
+        (lambda array: array * 4, ("inverse_root", 16)),
+        (lambda array: array - np.arange(16), ("offset", 16)),
+    ],
+)
+def test_compare_of_dicts_names_roots_and_offsets(change, mistake):
+    """There are 16 columns, so the factor 4 is a root."""
+    wrong = STATIONS | {"after block 1": change(STATIONS["after block 1"])}
+    assert npf.compare(wrong, REFERENCE).mistakes == (mistake,)
+
+
+def test_compare_names_no_factor_close_to_one():
+    """With a factor this close to 1, another mistake is more likely, such as a different eps."""
+    wrong = STATIONS | {"logits": REFERENCE["logits"] * (1 - 1e-4)}
+    comparison = npf.compare(wrong, REFERENCE)
+    assert comparison.station == "logits" and comparison.mistakes == ()
+
+
+def test_compare_names_no_offset_of_a_single_row():
+    assert npf.compare({"y": np.ones((1, 3))}, {"y": np.array([[1.0, 2.0, 4.0]])}).mistakes == ()
+
+
+def test_compare_reports_a_rounding_error_that_grows():
+    """Each number of the reference has a relative error of 3e-7, and each layer passes it on."""
+    signs = np.random.default_rng(3)
+    port = Port(PARAMS, CONFIG)
+    x = PARAMS.embedding.E[REFERENCE["ids"]]
+    rounded = {"ids": REFERENCE["ids"]}
+    for i, name in enumerate(STATIONS):
+        exact = dict(walk_stations(x, max(i - 1, 0), port))[name]
+        x = exact * (1 + 3e-7 * signs.choice([-1, 1], exact.shape))
+        rounded[name] = x
+    comparison = npf.compare(PARAMS, rounded, config=CONFIG, tolerance=3.1e-7)
+    assert not comparison and comparison.layers_agree and comparison.mistakes == ()
+    assert "each layer agrees if its input comes from the reference" in repr(comparison)
+    wrong = CONFIG._replace(rope_layout="interleaved")
+    planted = npf.compare(PARAMS, rounded, config=wrong, tolerance=3.1e-7)
+    assert not planted.layers_agree and planted.mistakes == (("rope_layout", "halves"),)
+
+
+def test_compare_reports_wrong_shapes_of_later_stations():
+    short = {name: array[..., :-1] if name == "logits" else array for name, array in REFERENCE.items()}
+    comparison = npf.compare(PARAMS, short, config=CONFIG._replace(base=501.0))
+    assert comparison.station == "after block 1"
+    exact = npf.compare(PARAMS, short, config=CONFIG)
+    assert exact.station == "logits" and "its shape is" in exact.note
+    assert exact.agreed == ("after block 0", "after block 1")
+
+
+def test_compare_says_which_texts_and_tokens_are_wrong():
+    wrong = STATIONS["after block 1"].copy()
+    wrong[1, 3:] += np.sin(np.arange(16))
+    wrong[1, 5] = 0
+    comparison = npf.compare(STATIONS | {"after block 1": wrong}, REFERENCE)
+    assert (comparison.right_texts, comparison.first_token) == ((0,), 3)
+    assert "right in the texts [0]" in repr(comparison)
+    assert "tokens before 3 are right" in repr(comparison)
+    all_wrong = npf.compare(STATIONS | {"after block 1": np.sin(wrong)}, REFERENCE)
+    assert (all_wrong.right_texts, all_wrong.first_token) == ((), 0)
+    assert "right in the texts" not in repr(all_wrong) and "tokens before" not in repr(all_wrong)
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
@@ -147,7 +212,7 @@ def test_compare_of_dicts_finds_no_factor(value):
 
 
 def test_every_change_has_a_test():
-    tested = {mistake for *_, (mistake, _) in PLANTED} | {"tied"}
+    tested = {mistake for *_, (mistake, _) in PLANTED} | {"tied", "root", "inverse_root", "offset"}
     assert tested == CHANGES.keys()
 
 

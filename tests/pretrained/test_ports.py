@@ -31,6 +31,7 @@ PORTS = {
         "config": LLAMA, "embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.6,
         "logits_scaling": 4.0,
     }),
+    "marian": ("marian", {"n_layers": 2, "n_heads": 2, "padding_id": 19, "embedding_factor": 4.0}),
     "t5": ("t5_encoder", {"n_layers": 2, "n_heads": 3, "n_rows": 8, "max_distance": 6}),
     "gemma 2": ("gemma_2", {
         "n_layers": 2, "n_heads": 2, "head_dim": 12, "scalar": 7.0, "base": 500.0, "soft_cap": 2.0,
@@ -67,7 +68,9 @@ def names_of(file, model):
 def test_port_has_stations_of_transformers(model):
     function, arguments = PORTS[model]
     state, ids, expected = load_model(model)
-    found = functions_of_page()[function](ids, state, **arguments)
+    if "decoder_ids" in expected:
+        arguments = arguments | {"decoder_ids": expected.pop("decoder_ids")}
+    found = functions_of_page()[function](ids=ids, state=state, **arguments)
     comparison = npf.compare(found, expected, tolerance=1e-5)
     assert comparison, comparison
     assert comparison.agreed[-1] == "logits" and len(comparison.agreed) == len(found)
