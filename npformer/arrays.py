@@ -53,9 +53,11 @@ def scalars_to_arrays(result: Any) -> Any:
     NumPy returns scalars from operations on arrays without axes. The functions of this package accept only
     arrays, so a scalar could not be passed on to the next function.
     """
-    if isinstance(result, np.generic):
+    if type(result) is np.ndarray:
+        return result
+    if isinstance(result, np.number):
         return np.asarray(result)
-    if type(result) is tuple and isinstance(result[0], np.generic):
+    if type(result) is tuple and result and isinstance(result[0], np.number):
         return np.asarray(result[0]), *result[1:]
     return result
 

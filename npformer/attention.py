@@ -111,8 +111,9 @@ def attention_forward(
     array([[1.  , 0.  ],
            [0.33, 0.67]])
     """
-    if scale is None:
-        scale = 1 / math.sqrt(q.shape[-1])
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)  # not a NumPy scalar
+    if soft_cap is not None:
+        soft_cap = float(soft_cap)
     scores = capped_scores(q, k, scale, soft_cap)  # q kᵀ/√d_k: (..., T_q, T_k)
     if bias is not None:
         scores += bias
@@ -223,11 +224,14 @@ def KV_HEADS(value: Any, name: str, call: Call) -> None:
 def RECORDS_D_KV(W_Q: Any, name: str, call: Call) -> None:
     """Record d_kv = n_kv_heads d_k. Without n_kv_heads in the call or its config, d_kv is d_model.
 
-    If a number of heads is wrong, d_kv stays unknown. A different rule then rejects the wrong number.
+    If a number of heads is wrong, d_kv stays unknown. A different rule then rejects the wrong number. It
+    also stays unknown in a function outside of npformer that has no number of heads.
     """
     n_heads = _setting("n_heads", call)
     n_kv_heads = _setting("n_kv_heads", call)
     d_model = call.sizes["d_model"]
+    if n_heads is None:
+        return
     if n_kv_heads is None:
         call.sizes["d_kv"] = d_model
     elif is_divisor(n_heads, d_model) and is_divisor(n_kv_heads, n_heads):

@@ -47,7 +47,7 @@ def _rows_of_learned_table(call: Call, name: str) -> int | None:
 FITS_LEARNED_TABLE = max_positions("the learned table's max_length", _rows_of_learned_table, Phase.MASKS)
 
 
-@rule("as config.positions says")
+@rule("as config.positions says", needs="config")
 def TABLE_AS_CONFIGURED(table: Any, name: str, call: Call) -> None:
     """Check that a learned table exists if and only if config.positions is "learned". Check its length."""
     config = call.arguments["config"]

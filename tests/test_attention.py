@@ -101,6 +101,16 @@ def test_rope_rotates_queries_and_keys_aligned_at_end(T_q, T_k, base, layout):
     assert (cache.attention.v == run()[1].attention.v).all()
 
 
+@pytest.mark.parametrize("settings", [{"scale": np.float64(0.7)}, {"soft_cap": np.float64(0.7)}], ids=str)
+def test_numpy_scalars_as_settings_keep_float32(settings):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 3, 4)).astype(np.float32)
+    params = npf.init_attention(4, rng, dtype=np.float32)
+    y, cache = npf.multi_head_attention_forward(x, x, x, params, n_heads=2, **settings)
+    dq, *_ = npf.multi_head_attention_backward(y, cache)
+    assert y.dtype == np.float32 and cache.weights.dtype == np.float32 and dq.dtype == np.float32
+
+
 def test_scale_and_soft_cap_by_hand():
     """With scale 3, the scores are (3, 0), and the cap 2 gives (2 tanh 1.5, 0). The bias is added last."""
     q, bias = np.array([[1.0, 0]]), np.array([[0, 0.5]])

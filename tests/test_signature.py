@@ -1,7 +1,9 @@
 """Tests of `checked`: it only adds checks, and a wrong call is rejected after a similar accepted call."""
 
 import copy
+import dataclasses
 import doctest
+import functools
 import inspect
 import multiprocessing
 import pickle
@@ -10,8 +12,9 @@ import sys
 import traceback
 import warnings
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import fake_cupy
 import numpy as np
@@ -509,3 +512,137 @@ def test_valid_calls_names_a_missing_length(monkeypatch):
     monkeypatch.setattr(npf, "new_forward", new_forward, raising=False)
     with pytest.raises(LookupError, match=r'add "d_new": <a length> to LENGTHS in tests'):
         valid_calls.arguments("new_forward")
+
+
+# --- functions of other packages -------------------------------------------------------------------
+
+
+class KeysCache(NamedTuple):
+    """The keys of earlier tokens. This is the cache of a forward function, which no backward pass reads."""
+
+    k: Float[Array, "S d"]
+
+
+@dataclasses.dataclass
+class Weights:
+    """Parameters that `checked` cannot read."""
+
+    W: Float[Array, "d d"]
+
+
+def timed(function):
+    """Return a function that only calls the given function, as many decorators do."""
+
+    @functools.wraps(function)
+    def inner(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return inner
+
+
+def test_checked_reads_arguments_below_other_decorators():
+    @checked
+    @timed
+    def add(x: Float[Array, "n"], y: Float[Array, "n"]) -> Array:
+        return x + y
+
+    assert (add(np.ones(2), y=np.ones(2)) == 2).all()
+    with pytest.raises(ValueError, match=r"add: y has shape \(3,\); expected \(n,\) with n=2"):
+        add(np.ones(2), np.ones(3))
+    with pytest.raises(ValueError, match=r"add: y has shape \(3,\); expected \(n,\) with n=2"):
+        add(np.ones(2), y=np.ones(3))
+
+
+def test_checked_accepts_a_bound_method():
+    class Model:
+        def forward(self, x: Float[Array, "n"], y: Float[Array, "n"]) -> Array:
+            return x + y
+
+    forward = checked(Model().forward)
+    assert (forward(np.ones(2), np.ones(2)) == 2).all()
+    with pytest.raises(ValueError, match=r"forward: y has shape \(3,\)"):
+        forward(np.ones(2), np.ones(3))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [functools.partial(pow, 2), len, KeysCache, staticmethod(timed)],
+    ids=["partial", "built-in function", "class", "staticmethod"],
+)
+def test_checked_rejects_what_is_no_function(body):
+    with pytest.raises(TypeError, match=r"checked: body is .*; expected a function made with def"):
+        checked(body)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        list[Float[Array, "n"]],
+        dict[str, Float[Array, "n"]],
+        tuple[Float[Array, "n"], Float[Array, "n"]],
+        list[Float[Array, "n"]] | None,
+        Annotated[list[Float[Array, "n"]], "weights"],
+        Callable[[Float[Array, "n"]], None],
+        Weights,
+    ],
+    ids=str,
+)
+def test_checked_rejects_arrays_that_it_cannot_read(annotation):
+    def run(x, y):
+        return x
+
+    run.__annotations__ = {"x": Float[Array, "n"], "y": annotation}
+    with pytest.raises(
+        TypeError, match="checked: run has arrays inside the annotation of y; expected arrays"
+    ):
+        checked(run)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the statement `type` needs Python 3.12")
+def test_checked_reads_a_named_annotation():
+    names: dict[str, Any] = {"Float": Float, "Array": Array, "checked": checked}
+    exec('type V = Float[Array, "n"]\n@checked\ndef f(x: V, y: V): return x', names)
+    with pytest.raises(ValueError, match=r"f: y has shape \(3,\)"):
+        names["f"](np.ones(2), np.ones(3))
+
+
+@pytest.mark.parametrize("annotation", [dict, dict | None, KeysCache, Float[Array, "S d"]], ids=str)
+def test_cache_of_a_forward_is_an_ordinary_argument(annotation):
+    """Only arrays whose names begin with d, next to a NamedTuple "...Cache", are gradients."""
+
+    def decode(x, cache):
+        return x
+
+    decode.__annotations__ = {"x": Float[Array, "T d"], "cache": annotation}
+    caches = {dict: {}, KeysCache: KeysCache(np.ones((5, 4)))}
+    cache = caches.get(annotation, np.ones((5, 4)))
+    assert checked(decode)(np.ones((1, 4)), cache).shape == (1, 4)
+
+
+@pytest.mark.parametrize("kind", [npf.CausalLMParams, npf.EncoderParams, npf.AdamState])
+def test_parameters_need_no_config_in_other_functions(kind):
+    def count(tree):
+        return len(list(npf.leaves(tree)))
+
+    count.__annotations__ = {"tree": kind}
+    config = npf.CausalLMConfig(8, 12, n_heads=2, n_kv_heads=1, n_layers=1)
+    model = npf.init_causal_lm(5, config, np.random.default_rng(0))
+    encoder = npf.init_encoder(npf.TransformerConfig(8, 12, 2, 1), np.random.default_rng(0))
+    trees = {npf.CausalLMParams: model, npf.EncoderParams: encoder, npf.AdamState: npf.adam_init(model)}
+    assert checked(count)(trees[kind]) > 0
+    with pytest.raises(TypeError, match=f"count: tree is None; expected an? {kind.__name__}"):
+        checked(count)(None)
+
+
+def test_result_of_user_function_keeps_its_type():
+    def mean(x: Float[Array, "n"]) -> float:
+        return x.mean()
+
+    def total(x: Float[Array, "n"]) -> Array:
+        return x.sum()
+
+    x = np.ones(3)
+    assert isinstance(checked(mean)(x), float) and f"{checked(mean)(x):.1f}" == "1.0"
+    assert isinstance(checked(total)(x), np.ndarray)
+    for result in ((), "text", np.True_, (np.str_("a"), 1)):
+        assert checked(lambda x, result=result: result)(x) is result

@@ -125,9 +125,9 @@ def path_of_saved_file(save, file):
 
 # Arguments that are valid only for one function. They replace the arguments from the other tables.
 VALUES_OF_FUNCTION = {
-    "halves_to_interleaved": lambda: {"d_k": 2},
+    "halves_to_interleaved": lambda: {"d_k": 2, "n_rotated": 2},
     "init_lora": lambda: {"r": 3},
-    "interleaved_to_halves": lambda: {"d_k": 2},
+    "interleaved_to_halves": lambda: {"d_k": 2, "n_rotated": 2},
     "generate": lambda: {"ids": 1 + ids(2, 4) % 4},  # no padding, and short enough for new tokens
     "load_gguf": lambda: {"path": get_model_folder("gguf") / "model.gguf", "dtype": np.float32},
     "load_llama": lambda: {"path": get_model_folder("llama"), "dtype": np.float32},

@@ -65,7 +65,7 @@ def EVEN_HEAD(value: Any, name: str, call: Call) -> None:
         raise call.value_error(f"{name} is {value}; expected an even d_k, d_model={d_model} gives {d_k}")
 
 
-@rule("iff untied")
+@rule("iff untied", needs="config")
 def HEAD_UNLESS_TIED(head: Any, name: str, call: Call) -> None:
     """Check that there is an output matrix if config.tied is False, and none otherwise."""
     is_tied = call.arguments["config"].tied

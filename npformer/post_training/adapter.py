@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from npformer.arrays import Array
 from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams
 from npformer.post_training.lora import LoRACache, LoRAParams, init_lora, lora_backward, lora_forward
-from npformer.pretrained.llama import HUGGING_FACE_NAMES, halves_to_interleaved, interleaved_to_halves
+from npformer.pretrained.llama import (
+    HUGGING_FACE_NAMES,
+    count_rotated_columns,
+    halves_to_interleaved,
+    interleaved_to_halves,
+)
 from npformer.pretrained.named_arrays import check_names, check_settings, read_json, require_file
 from npformer.pretrained.safetensors_files import read_arrays, save_safetensors
 from npformer.tree import as_path, open_atomically
@@ -367,7 +372,7 @@ def names_in_file(i: int, name: str) -> tuple[str, str]:
 
 
 def _reorder_columns(
-    function: str, adapter: Adapter, config: CausalLMConfig, reorder: Callable[[Array, int], Array]
+    function: str, adapter: Adapter, config: CausalLMConfig, reorder: Callable[..., Array]
 ) -> Adapter:
     """Reorder the columns of B, and so of ΔW = s A B, for W_Q and W_K of an interleaved model."""
     if config.rope_layout == "halves":
@@ -385,6 +390,7 @@ def _reorder_columns(
                 raise ValueError(
                     f"{function}: adapter[{i}].{name}.B has {d_out} columns; expected {expected}"
                 )
-            part = part._replace(**{name: lora._replace(B=reorder(lora.B, d_k))})
+            B = reorder(lora.B, d_k, n_rotated=count_rotated_columns(config))
+            part = part._replace(**{name: lora._replace(B=B)})
         blocks.append(part)
     return tuple(blocks)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
-from npformer.arrays import Array
+from npformer.arrays import Array, array_module
 from npformer.attention import AttentionParams
 from npformer.modern.causal_lm import CausalBlockParams, CausalLMConfig, CausalLMParams
 from npformer.positional import llama3_frequencies
@@ -39,7 +39,16 @@ def WIDTH_OF_HEADS(d_k: Any, name: str, call: Call) -> None:
         raise call.value_error(f"{name} is {d_k}; expected a divisor of the {d_q} columns")
 
 
+@rule("at most d_k", Phase.RELATIONS)
+def AT_MOST_D_K(n_rotated: Any, name: str, call: Call) -> None:
+    """Check that RoPE rotates at most all columns of a head."""
+    d_k = call.arguments["d_k"]
+    if n_rotated > d_k:
+        raise call.value_error(f"{name} is {n_rotated}; expected at most d_k={d_k}")
+
+
 HeadWidth = Annotated[Count, EVEN, WIDTH_OF_HEADS]
+RotatedWidth = Annotated[Count, EVEN, AT_MOST_D_K]
 
 # For each path in CausalLMParams: the name of the array in the file. {} stands for the block number.
 GGUF_NAMES = {
@@ -329,28 +338,39 @@ def _drop_tied_head(
 
 
 def _reorder_columns(
-    params: CausalLMParams, config: CausalLMConfig, reorder: Callable[[Array, int], Array]
+    params: CausalLMParams, config: CausalLMConfig, reorder: Callable[..., Array]
 ) -> CausalLMParams:
     """Apply `reorder` to W_Q, W_K and their biases in an interleaved model. Leave other models unchanged."""
     if config.rope_layout == "halves":
         return params
     d_k = config.d_model // config.n_heads
+    n_rotated = count_rotated_columns(config)
     blocks = []
     for block in params.blocks:
         attention = block.attention
         reordered: dict[str, Any] = {}
         for field in ("W_Q", "W_K", "b_Q", "b_K"):
             array = getattr(attention, field)
-            reordered[field] = None if array is None else reorder(array, d_k)
+            reordered[field] = None if array is None else reorder(array, d_k, n_rotated=n_rotated)
         blocks.append(block._replace(attention=attention._replace(**reordered)))
     return params._replace(blocks=tuple(blocks))
 
 
-def interleaved_to_halves(W: Float[Array, "... d_q"], d_k: HeadWidth) -> Float[Array, "... d_q"]:
-    """Move the columns 2i and 2i + 1 of each head to the columns i and i + d_k/2.
+def count_rotated_columns(config: CausalLMConfig) -> int:
+    """Return how many columns of each head RoPE rotates: two for each frequency, or all."""
+    if config.frequencies is None:
+        return config.d_model // config.n_heads
+    return 2 * len(config.frequencies)
+
+
+def interleaved_to_halves(
+    W: Float[Array, "... d_q"], d_k: HeadWidth, *, n_rotated: RotatedWidth | None = None
+) -> Float[Array, "... d_q"]:
+    """Move the columns 2i and 2i + 1 of each head to the columns i and i + n_rotated/2.
 
     A model whose RoPE rotates neighbouring columns gives the same logits with the layout "halves" after W_Q,
-    W_K and their biases were reordered like this.
+    W_K and their biases were reordered like this. If RoPE rotates only the first n_rotated columns of each
+    head, the other columns stay where they are.
 
     Parameters
     ----------
@@ -358,6 +378,8 @@ def interleaved_to_halves(W: Float[Array, "... d_q"], d_k: HeadWidth) -> Float[A
         W_Q, W_K, b_Q or b_K, with any number of heads.
     d_k : int
         The number of columns of each head. It is even.
+    n_rotated : int, optional
+        The number of columns of each head that RoPE rotates. It is even, and d_k by default.
 
     Returns
     -------
@@ -367,13 +389,17 @@ def interleaved_to_halves(W: Float[Array, "... d_q"], d_k: HeadWidth) -> Float[A
     --------
     >>> interleaved_to_halves(np.arange(8.0), 4)
     array([0., 2., 1., 3., 4., 6., 5., 7.])
+    >>> interleaved_to_halves(np.arange(6.0), 6, n_rotated=4)
+    array([0., 2., 1., 3., 4., 5.])
     """
-    pairs = W.reshape(*W.shape[:-1], W.shape[-1] // d_k, d_k // 2, 2)  # (..., heads, d_k/2, 2)
-    return pairs.swapaxes(-1, -2).copy().reshape(W.shape)
+    n_rotated = n_rotated or d_k
+    return _reorder_rotated(W, d_k, n_rotated, (n_rotated // 2, 2))
 
 
-def halves_to_interleaved(W: Float[Array, "... d_q"], d_k: HeadWidth) -> Float[Array, "... d_q"]:
-    """Move the columns i and i + d_k/2 of each head to the columns 2i and 2i + 1.
+def halves_to_interleaved(
+    W: Float[Array, "... d_q"], d_k: HeadWidth, *, n_rotated: RotatedWidth | None = None
+) -> Float[Array, "... d_q"]:
+    """Move the columns i and i + n_rotated/2 of each head to the columns 2i and 2i + 1.
 
     This is the inverse of ``interleaved_to_halves``.
 
@@ -383,6 +409,8 @@ def halves_to_interleaved(W: Float[Array, "... d_q"], d_k: HeadWidth) -> Float[A
         W_Q, W_K, b_Q or b_K, with any number of heads.
     d_k : int
         The number of columns of each head. It is even.
+    n_rotated : int, optional
+        The number of columns of each head that RoPE rotates. It is even, and d_k by default.
 
     Returns
     -------
@@ -393,5 +421,14 @@ def halves_to_interleaved(W: Float[Array, "... d_q"], d_k: HeadWidth) -> Float[A
     >>> halves_to_interleaved(np.arange(8.0), 4)
     array([0., 2., 1., 3., 4., 6., 5., 7.])
     """
-    halves = W.reshape(*W.shape[:-1], W.shape[-1] // d_k, 2, d_k // 2)  # (..., heads, 2, d_k/2)
-    return halves.swapaxes(-1, -2).copy().reshape(W.shape)
+    n_rotated = n_rotated or d_k
+    return _reorder_rotated(W, d_k, n_rotated, (2, n_rotated // 2))
+
+
+def _reorder_rotated(W: Array, d_k: int, n_rotated: int, shape: tuple[int, int]) -> Array:
+    """Give the rotated columns of each head this shape, exchange its axes, and keep the other columns."""
+    heads = W.reshape(*W.shape[:-1], W.shape[-1] // d_k, d_k)  # (..., heads, d_k)
+    rotated, others = heads[..., :n_rotated], heads[..., n_rotated:]
+    exchanged = rotated.reshape(*rotated.shape[:-1], *shape).swapaxes(-1, -2)
+    joined = array_module(W).concatenate([exchanged.reshape(rotated.shape), others], axis=-1)
+    return joined.reshape(W.shape)

@@ -101,7 +101,9 @@ def save_safetensors(path: Any, tree: Any) -> None:
     ImportError
         If the package safetensors is not installed.
     TypeError
-        If a leaf is not a NumPy array of numbers.
+        If a leaf is not a NumPy array of numbers, or if a key of a dict is not a string.
+    ValueError
+        If a key is "__metadata__", which the format reserves.
 
     Examples
     --------
@@ -114,16 +116,31 @@ def save_safetensors(path: Any, tree: Any) -> None:
     file = as_path("save_safetensors", "path", path)
     named_leaves = tree if isinstance(tree, Mapping) else dict(iter_leaves("save_safetensors", tree))
     for name, leaf in named_leaves.items():
-        is_numeric = isinstance(leaf, np.ndarray) and is_array(leaf) and leaf.dtype.kind in "fiub"
-        if not is_numeric:
-            expected = "an array of numbers of NumPy"
-            raise TypeError(
-                f"save_safetensors: {name or 'the tree'} is {describe_value(leaf)}; expected {expected}"
-            )
+        _check_entry(name, leaf)
     library = _import_library("save_safetensors", "safetensors.numpy")
-    data = library.save({name: np.ascontiguousarray(leaf) for name, leaf in named_leaves.items()})
+    data = library.save({name: np.asarray(leaf, order="C") for name, leaf in named_leaves.items()})
     with open_atomically("save_safetensors", file) as stream:
         stream.write(data)
+
+
+def _check_entry(name: Any, leaf: Any) -> None:
+    """Check the name and the array of an entry of a file."""
+    function = "save_safetensors"
+    if not isinstance(name, str):
+        raise TypeError(f"{function}: tree has the key {name!r}; expected strings")
+    if name == "__metadata__":
+        raise ValueError(f"{function}: tree has the key {name!r}, which the format reserves")
+    is_numeric = isinstance(leaf, np.ndarray) and is_array(leaf) and leaf.dtype.kind in "fiub"
+    if not is_numeric:
+        expected = "an array of numbers of NumPy"
+        raise TypeError(f"{function}: {name or 'the tree'} is {describe_value(leaf)}; expected {expected}")
+    if leaf.dtype.itemsize > LARGEST_NUMBER:
+        raise TypeError(
+            f"{function}: {name or 'the tree'} has dtype {leaf.dtype}; expected at most 64 bits per number"
+        )
+
+
+LARGEST_NUMBER = 8  # the largest number of bytes per number in a safetensors file
 
 
 def read_arrays(function: str, file: "Path") -> dict[str, Array]:

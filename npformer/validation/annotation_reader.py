@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import ModuleType, UnionType
+from types import FunctionType, ModuleType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from npformer.arrays import add_article
+from npformer.arrays import add_article, describe_value
 from npformer.validation import checks
 from npformer.validation.call import (
     ANYTHING,
@@ -25,6 +25,9 @@ from npformer.validation.checks import DimensionNames
 CO_VARARGS, CO_VARKEYWORDS = 4, 8  # the flags of functions with *args and **kwargs, as in the module inspect
 
 
+SCALARS = (bool, int, float, complex)
+
+
 class Signature(NamedTuple):
     """The rules of a function's arguments."""
 
@@ -32,6 +35,7 @@ class Signature(NamedTuple):
     more_positional: str  # the name of *args, or ""
     more_keywords: str  # the name of **kwargs, or ""
     rules: list[tuple[str, Rule]]  # the name and the rule of each argument, in the order of the checks
+    returns_scalar: bool  # whether the result is a Python or NumPy scalar, which must not become an array
     has_cache_key: bool  # whether `cache_key` describes everything that the checks depend on
 
 
@@ -41,14 +45,17 @@ def read_signature(body: Callable[..., Any]) -> Signature:
     An argument annotated `Any` is not checked. But the rule of a different argument may depend on the value
     of this argument, which the cache key would not describe. So a function with such an argument has no cache
     key.
+
+    A function with an argument `cache`, whose type is a NamedTuple "...Cache", is a backward function. Its
+    arrays whose names begin with "d" are gradients of the forward output.
     """
     rules = {}
     for name, annotation in body.__annotations__.items():
         if name != "return":
             rules[name] = to_rule(annotation)
-    if "cache" in rules:  # a backward function, whose arrays are gradients of the forward output
+    if body.__annotations__.get("cache") in FIELDS_FOR_GRADIENT:  # a backward function
         for name, rule in rules.items():
-            if rule.dimension_names is not None:
+            if rule.dimension_names is not None and name.startswith("d"):
                 rules[name] = gradient_rule(rule)
     positional, more_positional, more_keywords = argument_names(body)
     if more_positional in rules:
@@ -61,8 +68,51 @@ def read_signature(body: Callable[..., Any]) -> Signature:
         more_positional,
         more_keywords,
         in_order,
+        returns_scalar=body.__annotations__.get("return") in SCALARS,
         has_cache_key=ANYTHING not in rules.values(),
     )
+
+
+def find_function(body: Any) -> FunctionType:
+    """Return the function that has the argument names: `body`, or the function inside of decorators.
+
+    Raises TypeError if `body` is not a function, such as a class, a built-in function or a `partial`.
+    """
+    function = body
+    while hasattr(function, "__wrapped__"):  # as functools.wraps sets it
+        function = function.__wrapped__
+    function = getattr(function, "__func__", function)  # the function of a method
+    if not isinstance(function, FunctionType) or isinstance(body, staticmethod | classmethod):
+        expected = "a function made with def; write @checked directly above it"
+        raise TypeError(f"checked: body is {describe_value(body)}; expected {expected}")
+    return function
+
+
+def find_unread_annotation(body: Callable[..., Any]) -> str:
+    """Return the name of an argument whose annotation contains arrays that `to_rule` does not read, or ""."""
+    for name, annotation in body.__annotations__.items():
+        if name != "return" and has_unread_arrays(annotation):
+            return name
+    return ""
+
+
+def has_unread_arrays(annotation: Any) -> bool:
+    """Return whether an annotation contains arrays that `to_rule` does not read, as in list[Float[...]]."""
+    annotation = getattr(annotation, "__value__", annotation)
+    origin, parts = get_origin(annotation), get_args(annotation)
+    is_read = origin in (Annotated, Union, UnionType) or (origin is tuple and parts[1:] == (...,))
+    if is_read:
+        return any(has_unread_arrays(part) for part in parts)
+    fields = getattr(annotation, "__dataclass_fields__", {}).values()
+    return any(contains_rule(part) for part in (*parts, *(field.type for field in fields)))
+
+
+def contains_rule(annotation: Any) -> bool:
+    """Return whether an annotation is a rule, such as Float[...], or has a rule inside."""
+    if isinstance(annotation, Rule):
+        return True
+    parts = annotation if isinstance(annotation, list) else get_args(annotation)
+    return any(contains_rule(part) for part in parts)
 
 
 def argument_names(body: Callable[..., Any]) -> tuple[tuple[str, ...], str, str]:
@@ -70,17 +120,19 @@ def argument_names(body: Callable[..., Any]) -> tuple[tuple[str, ...], str, str]
 
     A function without *args or **kwargs has the name "" instead.
     """
-    code = body.__code__
+    code = find_function(body).__code__
     names = list(code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])
     more_positional = names.pop(0) if code.co_flags & CO_VARARGS else ""
     more_keywords = names.pop(0) if code.co_flags & CO_VARKEYWORDS else ""
-    return code.co_varnames[: code.co_argcount], more_positional, more_keywords
+    is_bound = hasattr(body, "__self__")  # a method of an object, whose first argument is already given
+    return code.co_varnames[int(is_bound) : code.co_argcount], more_positional, more_keywords
 
 
 def to_rule(annotation: Any) -> Rule:
     """Return the rule of an annotation. An unknown annotation accepts anything."""
     if isinstance(annotation, str):
         raise TypeError(f"{annotation!r} cannot be read: `checked` needs annotations without __future__")
+    annotation = getattr(annotation, "__value__", annotation)  # of `type Vector = Float[...]`
     if isinstance(annotation, Rule):
         return annotation
     origin, parts = get_origin(annotation), get_args(annotation)

@@ -93,6 +93,8 @@ class Rule:
         key is known.
     has_parts_that_read_values : bool
         Whether the check of a part depends on the values in an array.
+    needs : str
+        An argument that the check reads, or "". In a function without this argument, the check is left out.
     """
 
     description: str
@@ -104,6 +106,7 @@ class Rule:
     is_float: bool = False
     reads_values: bool = False
     has_parts_that_read_values: bool = False
+    needs: str = ""
 
     def __repr__(self) -> str:
         return self.description
@@ -186,7 +189,8 @@ def checked_places(rules: Iterable[tuple[str, Rule]], arguments: dict[str, Any])
             continue
         for place in walk(name, rule, arguments[name]):
             is_absent = place.rule.is_optional and place.value is None
-            if not is_absent:
+            is_possible = place.rule.needs in ("", *arguments)
+            if is_possible and not is_absent:
                 places.append(place)
     return places
 

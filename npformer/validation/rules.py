@@ -22,11 +22,17 @@ from npformer.validation import checks
 from npformer.validation.call import Call, Check, Phase, Rule
 
 
-def rule(description: str, phase: int = Phase.ARRAYS, reads_values: bool = False) -> Callable[[Check], Rule]:
-    """Return a decorator that turns a check function, which checks one value, into a `Rule`."""
+def rule(
+    description: str, phase: int = Phase.ARRAYS, reads_values: bool = False, needs: str = ""
+) -> Callable[[Check], Rule]:
+    """Return a decorator that turns a check function, which checks one value, into a `Rule`.
+
+    `needs` names an argument that the check reads. A function outside of npformer may lack this argument.
+    Then the check is left out.
+    """
 
     def make_rule(check: Check) -> Rule:
-        return Rule(description, check, phase, reads_values=reads_values)
+        return Rule(description, check, phase, reads_values=reads_values, needs=needs)
 
     return make_rule
 
@@ -76,7 +82,7 @@ def ID(value: Any, name: str, call: Call) -> None:
         raise call.value_error(f"{name} is {value}; expected an id from 0 to {largest_id}")
 
 
-@rule("config.n_layers of them")
+@rule("config.n_layers of them", needs="config")
 def LAYERS(blocks: Any, name: str, call: Call) -> None:
     """Check that a stack has as many blocks as the config says."""
     n_layers = call.arguments["config"].n_layers
@@ -102,7 +108,7 @@ def leaf_name(tree_name: str, path: str) -> str:
     return f"{tree_name}.{path}" if path else tree_name
 
 
-@rule("built like params")
+@rule("built like params", needs="params")
 def SAME_STRUCTURE(tree: Any, name: str, call: Call) -> None:
     """Check that a tree has the same NamedTuples, shapes and dtypes as `params`."""
     params = call.arguments["params"]

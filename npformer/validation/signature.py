@@ -27,7 +27,13 @@ import numpy as np
 
 from npformer.arrays import scalars_to_arrays
 from npformer.validation import checks
-from npformer.validation.annotation_reader import Signature, read_signature, to_rule
+from npformer.validation.annotation_reader import (
+    Signature,
+    find_function,
+    find_unread_annotation,
+    read_signature,
+    to_rule,
+)
 from npformer.validation.cache_key import cache_key
 from npformer.validation.call import Call, Place, checked_places
 
@@ -65,7 +71,7 @@ def checked(body: F) -> F:
     Traceback (most recent call last):
     ValueError: dot: b has shape (4,); expected (n,) with n=3
     """
-    body_without_warnings = np.errstate(all="ignore")(body)
+    body_without_warnings = np.errstate(all="ignore")(check_body(body))
     signature_of_body = functools.cache(functools.partial(read_signature, body))  # runs at the first call
     accepted: dict[tuple[Any, ...] | None, Accepted] = {}  # by cache key
 
@@ -87,9 +93,20 @@ def checked(body: F) -> F:
                     raise
                 raise error.with_traceback(None) from None
         result = body_without_warnings(*args, **kwargs)
-        return result if type(result) is np.ndarray else scalars_to_arrays(result)
+        return result if signature.returns_scalar else scalars_to_arrays(result)
 
     return wrapper  # type: ignore[return-value]
+
+
+def check_body(body: F) -> F:
+    """Return the body. Reject one whose arguments cannot be read: a class, or list[Float[...]]."""
+    find_function(body)
+    unread = find_unread_annotation(body)
+    if unread:
+        expected = "arrays alone, in a union, in tuple[..., ...] or in a NamedTuple"
+        found = f"{body.__name__} has arrays inside the annotation of {unread}"
+        raise TypeError(f"checked: {found}; expected {expected}")
+    return body
 
 
 def name_arguments(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

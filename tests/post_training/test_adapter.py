@@ -83,15 +83,17 @@ def test_saved_adapter_is_loaded_unchanged(layout, tmp_path):
     assert longer[2] == BlockAdapter()
 
 
-def test_saved_adapter_fits_the_exported_model(tmp_path):
+@pytest.mark.parametrize("frequencies", [None, (1.0,)], ids=["all columns rotate", "two columns rotate"])
+def test_saved_adapter_fits_the_exported_model(frequencies, tmp_path):
     """Merging before the export gives the same matrices as merging the file after the export."""
     pytest.importorskip("safetensors")
-    assert LM_CONFIG.rope_layout == "interleaved"
+    assert LM_CONFIG.rope_layout == "interleaved" and LM_CONFIG.d_model // LM_CONFIG.n_heads > 2
+    config = LM_CONFIG._replace(frequencies=frequencies)
     adapter = make_adapter()
-    save_adapter(tmp_path, adapter, LM_CONFIG, alpha=4.0)
+    save_adapter(tmp_path, adapter, config, alpha=4.0)
     arrays = npf.load_safetensors(tmp_path / "adapter_model.safetensors")
-    merged = npf.causal_lm_to_torch(merge_adapter(LM, adapter, alpha=4.0), LM_CONFIG)
-    state = npf.causal_lm_to_torch(LM, LM_CONFIG)
+    merged = npf.causal_lm_to_torch(merge_adapter(LM, adapter, alpha=4.0), config)
+    state = npf.causal_lm_to_torch(LM, config)
     for name, B in arrays.items():
         if name.endswith("lora_B.weight"):
             A = arrays[name.replace("lora_B", "lora_A")]

@@ -95,6 +95,35 @@ def test_reordered_columns_change_the_layout_only(first_layout):
     assert (back == params.W_Q).all()
 
 
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+@pytest.mark.parametrize("frequencies", [None, (1.0,), (1.0, 0.3), (1.0, 0.3, 0.1)], ids=str)
+def test_exports_keep_the_logits_with_partial_rotation(layout, frequencies):
+    """RoPE rotates none, some or all of the six columns of a head."""
+    rng = np.random.default_rng(1)
+    config = npf.CausalLMConfig(
+        12, 10, n_heads=2, n_kv_heads=1, n_layers=2, rope_layout=layout, frequencies=frequencies
+    )
+    params = npf.init_causal_lm(11, config, rng)
+    params = npf.tree_map(lambda a: a + 0.3 * rng.standard_normal(a.shape), params)
+    ids = rng.integers(0, 11, (2, 7))
+    expected, _ = npf.causal_lm_forward(ids, params, config)
+    as_halves = config._replace(rope_layout="halves")
+    exported = npf.causal_lm_from_torch(npf.causal_lm_to_torch(params, config), as_halves)
+    logits, _ = npf.causal_lm_forward(ids, exported, as_halves)
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-12)
+    back = npf.causal_lm_from_torch(npf.causal_lm_to_torch(exported, as_halves), config)
+    logits, _ = npf.causal_lm_forward(ids, back, config)
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("convert", [npf.interleaved_to_halves, npf.halves_to_interleaved])
+def test_converters_reject_too_many_rotated_columns(convert):
+    with pytest.raises(ValueError, match=f"{convert.__name__}: n_rotated is 6; expected at most d_k=4"):
+        convert(np.ones((3, 8)), 4, n_rotated=6)
+    with pytest.raises(ValueError, match="n_rotated is 3; expected an even"):
+        convert(np.ones((3, 8)), 4, n_rotated=3)
+
+
 def test_llama_3_frequencies_agree_with_transformers():
     state, ids, expected = load_model("llama 3.1")
     frequencies = npf.llama3_frequencies(8, base=500.0, original_max_length=16)

@@ -83,6 +83,34 @@ def test_load_safetensors_rejects_a_truncated_file(tmp_path):
         npf.load_safetensors(file)
 
 
+def test_save_safetensors_keeps_arrays_without_axes(tmp_path):
+    file = tmp_path / "w.safetensors"
+    npf.save_safetensors(file, (np.array(2.0), np.ones(1)))
+    assert [a.shape for a in npf.load_safetensors(file, (np.array(0.0), np.ones(1)))] == [(), (1,)]
+    assert library.load_file(file)["0"].shape == ()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "error", "message"),
+    [
+        ({1: np.ones(2)}, TypeError, "tree has the key 1; expected strings"),
+        ({"__metadata__": np.ones(2)}, ValueError, "tree has the key '__metadata__', which the format"),
+    ],
+)
+def test_save_safetensors_rejects_keys(arrays, error, message, tmp_path):
+    file = tmp_path / "w.safetensors"
+    with pytest.raises(error, match=f"save_safetensors: {message}"):
+        npf.save_safetensors(file, arrays)
+    assert not file.exists()
+
+
+def test_save_safetensors_rejects_numbers_of_many_bits(tmp_path, monkeypatch):
+    """On some machines, `longdouble` has 64 bits. So the test lowers the limit."""
+    monkeypatch.setattr(npf.pretrained.safetensors_files, "LARGEST_NUMBER", 4)
+    with pytest.raises(TypeError, match="a has dtype float64; expected at most 64 bits per number"):
+        npf.save_safetensors(tmp_path / "w.safetensors", {"a": np.ones(2)})
+
+
 def test_load_safetensors_names_the_missing_library(tmp_path, monkeypatch):
     (tmp_path / "w").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "safetensors", None)
