@@ -6,6 +6,7 @@ tolerance is that of float32, in which transformers computes RoPE and some norms
 
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ LLAMA = npf.CausalLMConfig(
     rope_layout="halves",
 )  # fmt: skip
 # For each model: the function of the page, and its arguments after ids and state.
-PORTS = {
+PORTS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt-2": ("gpt_2", {"n_layers": 2, "n_heads": 2}),
     "bert": ("bert", {"n_layers": 2, "n_heads": 2}),
     "pythia": ("pythia", {"n_layers": 2, "n_heads": 2, "rotary_pct": 0.5, "base": 500.0}),
