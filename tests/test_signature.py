@@ -1,5 +1,6 @@
 """Tests of `checked`: it only adds checks, and a wrong call is rejected after a similar accepted call."""
 
+import collections
 import copy
 import dataclasses
 import doctest
@@ -632,6 +633,41 @@ def test_parameters_need_no_config_in_other_functions(kind):
     assert checked(count)(trees[kind]) > 0
     with pytest.raises(TypeError, match=f"count: tree is None; expected an? {kind.__name__}"):
         checked(count)(None)
+
+
+class Postponed(NamedTuple):
+    """The field has the annotation that `from __future__ import annotations` makes."""
+
+    W: 'Float[Array, "d d"]'
+
+
+def test_checked_rejects_postponed_annotations_of_fields():
+    def run(params):
+        return params
+
+    run.__annotations__ = {"params": Postponed}
+    with pytest.raises(TypeError, match=r"'Float.Array.*needs annotations without __future__"):
+        checked(run)(Postponed(np.ones((2, 3))))
+
+
+class Longer(KeysCache):
+    """A NamedTuple that inherits its field."""
+
+    extra: int = 3
+
+
+def test_checked_reads_inherited_fields_of_named_tuples():
+    Plain = collections.namedtuple("Plain", "k extra")
+    for kind in (Longer, Plain):
+
+        def run(x, params):
+            return x
+
+        run.__annotations__ = {"x": Float[Array, "T d"], "params": kind}
+        assert checked(run)(np.ones((2, 4)), kind(*[np.ones((5, 4))] * len(kind._fields))).shape == (2, 4)
+    run.__annotations__["params"] = Longer
+    with pytest.raises(ValueError, match=r"run: params.k has shape \(5, 3\); expected \(S, d\) with d=4"):
+        checked(run)(np.ones((2, 4)), Longer(np.ones((5, 3))))
 
 
 def test_result_of_user_function_keeps_its_type():

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from types import FunctionType, ModuleType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, ForwardRef, Literal, NamedTuple, Union, get_args, get_origin
 
 from npformer.arrays import add_article, describe_value
 from npformer.validation import checks
@@ -130,6 +130,8 @@ def argument_names(body: Callable[..., Any]) -> tuple[tuple[str, ...], str, str]
 
 def to_rule(annotation: Any) -> Rule:
     """Return the rule of an annotation. An unknown annotation accepts anything."""
+    if isinstance(annotation, ForwardRef):  # a string in a NamedTuple
+        annotation = annotation.__forward_arg__
     if isinstance(annotation, str):
         raise TypeError(f"{annotation!r} cannot be read: `checked` needs annotations without __future__")
     annotation = getattr(annotation, "__value__", annotation)  # of `type Vector = Float[...]`
@@ -279,7 +281,8 @@ def fields_rule(kind: Any) -> Rule:
 
     A config is checked before the other arguments, because it records their sizes.
     """
-    rules = [to_rule(annotation) for annotation in kind.__annotations__.values()]
+    annotations = read_field_annotations(kind)
+    rules = [to_rule(annotations.get(field, Any)) for field in kind._fields]
 
     def parts(path: str, value: Any) -> list[Place]:
         if type(value) is not kind:
@@ -294,6 +297,14 @@ def fields_rule(kind: Any) -> Rule:
         parts=parts,
         has_parts_that_read_values=any(rule.must_run_every_call for rule in rules),
     )
+
+
+def read_field_annotations(kind: type) -> dict[str, Any]:
+    """Return the annotations of a class and of its base classes. `collections.namedtuple` makes none."""
+    annotations: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        annotations |= getattr(base, "__annotations__", {})
+    return annotations
 
 
 # --- the cache of a backward function, and the gradient of the output --------------------------------
