@@ -98,6 +98,8 @@ def find_unread_annotation(body: Callable[..., Any]) -> str:
 
 def has_unread_arrays(annotation: Any) -> bool:
     """Return whether an annotation contains arrays that `to_rule` does not read, as in list[Float[...]]."""
+    if isinstance(annotation, Rule) or annotation is Any:  # the most frequent ones, because import runs this
+        return False
     annotation = getattr(annotation, "__value__", annotation)
     origin, parts = get_origin(annotation), get_args(annotation)
     is_read = origin in (Annotated, Union, UnionType) or (origin is tuple and parts[1:] == (...,))
