@@ -172,6 +172,14 @@ SUPPORTED_SETTINGS = {  # the only value that each setting may have; None: the s
 }
 
 
+DEFAULTS = {  # the settings that a config.json may leave out, by model_type
+    "llama": {"rope_theta": 10000.0, "tie_word_embeddings": False},
+    "mistral": {
+        "rope_theta": 10000.0, "tie_word_embeddings": False, "sliding_window": 4096, "num_key_value_heads": 8,
+    },
+}  # fmt: skip
+
+
 LLAMA_3_FIELDS = {  # the argument of `llama3_frequencies` for each setting in config.json
     "factor": "factor",
     "low_freq_factor": "low_freq_factor",
@@ -191,20 +199,7 @@ class Llama3Config(NamedTuple):
 
 def _read_config(file: "Path") -> CausalLMConfig:
     """Read config.json as a CausalLMConfig. Raises ValueError for a setting that is not supported."""
-    settings: dict[str, Any] = {"rope_theta": 10000.0, "tie_word_embeddings": False}
-    settings |= read_json("load_llama", file)
-    if isinstance(settings.get("rope_scaling"), dict):
-        settings |= settings.pop("rope_scaling")
-        settings.setdefault("rope_type", settings.get("type"))  # the name in older files
-    settings |= settings.get("rope_parameters") or {}  # transformers 5 stores the settings of RoPE here
-    settings = {name: value for name, value in settings.items() if value is not None}
-    model_type = settings.get("model_type")
-    if model_type not in ("llama", "mistral"):
-        raise ValueError(
-            f"load_llama: {file} has model_type {model_type!r}; expected llama or mistral. For many other "
-            "models, the guide page ports.md shows the whole forward pass"
-        )
-    settings = {"num_key_value_heads": settings.get("num_attention_heads")} | settings
+    settings = _read_settings(file)
     config = build_config("load_llama", file, settings, CONFIG_FIELDS, CausalLMConfig, rope_layout="halves")
     d_k = config.d_model // config.n_heads
     if settings.get("rope_type") == "llama3":
@@ -212,8 +207,29 @@ def _read_config(file: "Path") -> CausalLMConfig:
         scaling = build_config("load_llama", file, settings, LLAMA_3_FIELDS, Llama3Config)
         frequencies = llama3_frequencies(d_k, base=config.base, **scaling._asdict())
         config = config._replace(frequencies=tuple(frequencies.tolist()))
+    window = settings.get("sliding_window")
+    if isinstance(window, int) and window >= config.max_length:  # the window covers every text
+        del settings["sliding_window"]
     check_settings("load_llama", file, settings, SUPPORTED_SETTINGS | {"head_dim": d_k})
     return config
+
+
+def _read_settings(file: "Path") -> dict[str, Any]:
+    """Read config.json, with the defaults of its model_type. Settings that are null are left out."""
+    settings: dict[str, Any] = read_json("load_llama", file)
+    model_type = settings.get("model_type")
+    if model_type not in list(DEFAULTS):  # in a damaged file, it may be a list
+        raise ValueError(
+            f"load_llama: {file} has model_type {model_type!r}; expected llama or mistral. For many other "
+            "models, the guide page ports.md shows the whole forward pass"
+        )
+    settings = DEFAULTS[model_type] | settings
+    if isinstance(settings.get("rope_scaling"), dict):
+        settings |= settings.pop("rope_scaling")
+        settings.setdefault("rope_type", settings.get("type", "not given"))  # older files say "type"
+    settings |= settings.get("rope_parameters") or {}  # transformers 5 stores the settings of RoPE here
+    settings = {name: value for name, value in settings.items() if value is not None}
+    return {"num_key_value_heads": settings.get("num_attention_heads")} | settings
 
 
 def causal_lm_from_torch(state: Mapping[str, Array], config: CausalLMConfig) -> CausalLMParams:
