@@ -111,7 +111,9 @@ def attention_forward(
     array([[1.  , 0.  ],
            [0.33, 0.67]])
     """
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)  # not a NumPy scalar
+    if scale is None:
+        scale = 1 / math.sqrt(q.shape[-1])
+    scale = float(scale)  # A NumPy scalar would turn float32 into float64.
     if soft_cap is not None:
         soft_cap = float(soft_cap)
     scores = capped_scores(q, k, scale, soft_cap)  # q kᵀ/√d_k: (..., T_q, T_k)
@@ -225,7 +227,7 @@ def RECORDS_D_KV(W_Q: Any, name: str, call: Call) -> None:
     """Record d_kv = n_kv_heads d_k. Without n_kv_heads in the call or its config, d_kv is d_model.
 
     If a number of heads is wrong, d_kv stays unknown. A different rule then rejects the wrong number. It
-    also stays unknown in a function outside of npformer that has no number of heads.
+    also stays unknown in a function outside of npformer that lacks the argument n_heads.
     """
     n_heads = _setting("n_heads", call)
     n_kv_heads = _setting("n_kv_heads", call)

@@ -99,7 +99,7 @@ def checked(body: F) -> F:
 
 
 def check_body(body: F) -> F:
-    """Return the body. Reject one whose arguments cannot be read: a class, or list[Float[...]]."""
+    """Return the body. Raise TypeError if its arguments cannot be read, as of a class or list[Float[...]]."""
     find_function(body)
     unread = find_unread_annotation(body)
     if unread:
