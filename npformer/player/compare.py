@@ -328,7 +328,15 @@ def _reference_values(reference: Any) -> dict[str, Array]:
         return {name: step.value for name, step in reference.named.items()}
     if not isinstance(reference, Mapping):
         raise wrong_kind("compare", "reference", reference, "a trace, or a dict of arrays")
-    return {name: np.asarray(value) for name, value in reference.items()}
+    return {name: _as_numbers(f"reference[{name!r}]", value) for name, value in reference.items()}
+
+
+def _as_numbers(where: str, value: Any) -> Array:
+    """Convert a value to an array of integers or floats. `where` names the value in the message."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"compare: {where} has dtype {array.dtype}; expected integers or floats")
+    return array
 
 
 # Comparing values by name
@@ -353,7 +361,11 @@ def _compare_by_name(
     mine: Mapping[str, Any], reference: Mapping[str, Array], tolerance: float | None
 ) -> Comparison:
     """Return the first station of the reference at which `mine` differs."""
-    values = {_station_name(name, reference): np.asarray(value) for name, value in mine.items()}
+    if not mine:
+        raise ValueError(f"compare: mine holds no station; expected some of {', '.join(reference)}")
+    values = {
+        _station_name(name, reference): _as_numbers(f"mine[{name!r}]", value) for name, value in mine.items()
+    }
     agreed: list[str] = []
     for station, expected in reference.items():
         if station not in values:

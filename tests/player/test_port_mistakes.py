@@ -275,3 +275,16 @@ def test_compare_names_stations_that_were_not_compared():
 def test_compare_asks_whether_the_arguments_are_exchanged():
     with pytest.raises(ValueError, match="mine holds ids, which the reference lacks; are the two"):
         npf.compare(REFERENCE, STATIONS)
+
+
+@pytest.mark.parametrize("value", [np.ones(2, complex), np.ones(2, bool), np.array(["1"]), [None]], ids=repr)
+def test_compare_rejects_what_is_no_number(value):
+    with pytest.raises(TypeError, match=r"compare: mine\['y'\] has dtype .*; expected integers or floats"):
+        npf.compare({"y": value}, {"y": np.ones(2)})
+    with pytest.raises(TypeError, match=r"compare: reference\['y'\] has dtype .*; expected integers"):
+        npf.compare({"y": np.ones(2)}, {"y": value})
+
+
+def test_compare_rejects_a_dict_without_stations():
+    with pytest.raises(ValueError, match="compare: mine holds no station; expected some of y, logits"):
+        npf.compare({}, {"y": np.ones(2), "logits": np.ones(2)})
